@@ -4,6 +4,7 @@
 //! holds: such a part is `None` or `Unchanged`. [`StartStatus`] is what a later process reads back as
 //! [`RecordedStart`](crate::model::group::RecordedStart).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cluster::Cluster;
@@ -131,6 +132,8 @@ pub enum Health {
 pub enum EvictionStatus<'e> {
     /// It is not: members have nodes.
     NotEvicted,
+    /// That is ordered, and no member is being deleted yet: it may be refused or fail.
+    Ordered,
     /// It is or was preempted, and no member stays on a node.
     Evicted {
         /// The preemptor.
@@ -190,7 +193,7 @@ fn members_of<'e>(
     let (rules, open) = spec.map_or((&[][..], false), |spec| (&group.rules[..], spec.open));
     let mut subsets: Vec<(String, Counts)> = rules.iter().map(|rule| (rule.name.clone(), Counts::default())).collect();
     let (mut counts, mut has_nodes) = (Counts::default(), false);
-    let verdicts: std::collections::BTreeMap<&str, MemberVerdict> =
+    let verdicts: BTreeMap<&str, MemberVerdict> =
         verdicts.iter().map(|(pod, verdict)| (pod.uid.as_str(), *verdict)).collect();
     for pod in pods(cluster, group) {
         let verdict = verdicts.get(pod.id.uid.as_str()).copied();
@@ -231,6 +234,7 @@ fn is_on_node(pod: &Pod) -> bool {
     pod.ours && matches!(pod.state, PodState::Bound(_)) && !pod.terminating
 }
 
+/// Whether a pod of any scheduler has a node or has succeeded there.
 fn holds_node(pod: &Pod) -> bool {
     match pod.state {
         PodState::Bound(_) => !pod.terminating,
@@ -316,15 +320,16 @@ fn health(cluster: &Cluster, group: &Group, standing: Option<&Diagnosis>) -> Opt
     }
 }
 
-/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes. An
-/// eviction that was only ordered may still be refused or fail. Pods of other schedulers can be victims, too.
+/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes. Pods
+/// of other schedulers can be victims, too.
 fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e>> {
     let is_placed = |pod: &Pod| matches!(pod.state, PodState::Bound(_));
     let goes = pods(cluster, group).any(|pod| pod.eviction.is_some())
         && pods(cluster, group).any(|pod| pod.terminating && pod.state != PodState::Waiting);
     let stays = !goes && pods(cluster, group).any(|pod| is_placed(pod) && !pod.terminating);
     match &group.preempted_by {
-        _ if stays => Some(EvictionStatus::NotEvicted),
+        None if stays => Some(EvictionStatus::NotEvicted),
+        Some(_) if stays => Some(EvictionStatus::Ordered),
         Some(by) => Some(EvictionStatus::Evicted { by }),
         None => None,
     }

@@ -271,6 +271,11 @@ impl GroupSpec {
     }
 }
 
+/// The sum of the minimums.
+pub fn total_minimum(rules: &[Subset]) -> u32 {
+    rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member))
+}
+
 /// The index of the subset that a pod belongs to under these rules: by name, or the only subset if the pod names none.
 /// In an open group, pods that match no named subset belong to the unnamed one.
 pub fn subset_of(rules: &[Subset], open: bool, named: &str) -> Option<usize> {

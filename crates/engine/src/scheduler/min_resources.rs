@@ -159,7 +159,7 @@ fn measure_gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest, resou
     let mut left = 0_i64;
     for (node_id, node) in cluster.nodes() {
         let may_be_used = |class| filter::passes_static_filters(cluster.class(class), node);
-        if asked.saturating_add(owed) <= taken.saturating_add(left) {
+        if asked <= taken || asked.saturating_add(owed) <= taken.saturating_add(left) {
             break;
         }
         if !request.lots.iter().any(|lot| may_be_used(lot.class)) {

@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use muster_api::keys::conditions::STARTED;
 use muster_api::wire::condition::Condition;
 use muster_clock::millis;
-use muster_engine::model::group::{RecordedStart, Subset};
+use muster_engine::model::group::{RecordedStart, Subset, total_minimum};
 use muster_engine::status::StartStatus;
 
 use super::condition::Conditions;
@@ -37,8 +37,8 @@ pub(crate) fn write(conditions: &mut Conditions, start: &StartStatus) {
         StartStatus::Open => end(conditions, "StartsAnew", "The start failed: the group needs its minimum again."),
         StartStatus::GivenUp => conditions.unset(STARTED, GIVEN_UP, "What was left of it is deleted."),
         StartStatus::Started { minimum, decided_ms } => {
-            let total = minimum.iter().fold(0, |sum: u32, subset| sum.saturating_add(subset.min_member));
-            conditions.set(STARTED, true, &format!("{WITH_MINIMUM}{total}"), &message(minimum, *decided_ms));
+            let reason = format!("{WITH_MINIMUM}{}", total_minimum(minimum));
+            conditions.set(STARTED, true, &reason, &message(minimum, *decided_ms));
         }
     }
 }
@@ -120,10 +120,9 @@ fn subset(text: &str) -> Option<Subset> {
 
 /// The minimum of each subset, of which only the total is recorded.
 fn of_total(total: u32, subsets: &[Subset]) -> Option<Vec<Subset>> {
-    let present = subsets.iter().fold(0, |sum: u32, subset| sum.saturating_add(subset.min_member));
     match subsets {
         [only] => Some(vec![Subset { name: only.name.clone(), min_member: total }]),
-        _ => (present == total).then(|| subsets.to_vec()),
+        _ => (total_minimum(subsets) == total).then(|| subsets.to_vec()),
     }
 }
 

@@ -361,7 +361,7 @@ impl GroupIndex {
             return Err(GroupError::invalid(message));
         };
         let policy = self.policy(group);
-        let recorded = instance.recorded.clone().unwrap_or_else(|| recorded_start(object, instance, &policy));
+        let recorded = instance.recorded.clone().unwrap_or_else(|| start_in_status(object, instance, &policy));
         let (priority, preemption_policy) = priorities.of(
             group,
             &object.namespace,
@@ -421,7 +421,7 @@ fn shown_conditions(object: &GroupObject, instance: &Instance) -> Vec<Condition>
 }
 
 /// The start of a group according to the API.
-fn recorded_start(object: &GroupObject, instance: &Instance, policy: &Policy) -> RecordedStart {
+fn start_in_status(object: &GroupObject, instance: &Instance, policy: &Policy) -> RecordedStart {
     let shown = shown_conditions(object, instance);
     let unknown = RecordedStart::Confirmed { minimum: None, decided_ms: None };
     match recorded_start::read(&shown, &policy.rules()) {

@@ -10,7 +10,7 @@ use muster_api::keys::conditions::{
 };
 use muster_api::keys::group_reasons::{INVALID, PREEMPTION_BY_SCHEDULER, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
 use muster_api::wire::condition::Condition;
-use muster_engine::model::group::{GroupSpec, Policy};
+use muster_engine::model::group::{GroupSpec, Policy, total_minimum};
 use muster_engine::status::{Completion, EvictionStatus, GroupStatus, Health, ScheduledStatus};
 use muster_engine::{Diagnosis, Engine};
 
@@ -43,7 +43,7 @@ pub(crate) fn status(
         let status = engine.group_status(&group);
         let mut conditions = Conditions::from(&instance.conditions, now, object.generation);
         update(&mut conditions, instance, &object, &status, is_old);
-        instance.was_evicted &= conditions.is_true(DISRUPTION_TARGET) || status.eviction.is_none();
+        instance.was_evicted &= status.eviction != Some(EvictionStatus::NotEvicted);
         instance.conditions = conditions.clone().into_list();
         if let Some(error) = instance.error.as_ref().filter(|_| !status.has_nodes) {
             // While it lasts, the error hides the condition that would apply otherwise.
@@ -74,8 +74,7 @@ fn shown(instance: &Instance, status: GroupStatus<'_>, conditions: Conditions) -
 
 /// The minimum of a group in total.
 fn minimum(status: &GroupStatus<'_>) -> u32 {
-    let rules = status.spec.map(GroupSpec::rules).unwrap_or_default();
-    rules.iter().fold(0, |sum: u32, rule| sum.saturating_add(rule.min_member))
+    total_minimum(&status.spec.map(GroupSpec::rules).unwrap_or_default())
 }
 
 /// Updates the conditions of a group.
@@ -99,7 +98,7 @@ fn update(
     set_mismatch(conditions, status);
     match &status.eviction {
         None => {}
-        Some(EvictionStatus::NotEvicted) => {
+        Some(EvictionStatus::NotEvicted | EvictionStatus::Ordered) => {
             conditions.unset(DISRUPTION_TARGET, "NotEvicted", "It is not being evicted.");
         }
         Some(EvictionStatus::Evicted { by }) => {
