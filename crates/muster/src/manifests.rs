@@ -3,6 +3,8 @@
 //! Muster's own pods use the default scheduler, so that Muster never waits for itself.
 
 mod admission;
+mod policy;
+mod priority_classes;
 mod rbac;
 
 use std::io::Write as _;
@@ -40,6 +42,11 @@ pub struct Options {
     /// gang cannot be created while Muster is unavailable (`failurePolicy: Fail`); all others can.
     #[arg(long)]
     native_gangs: bool,
+    /// Leave out the binding that lets all authenticated users use all PriorityClasses in groups.
+    ///
+    /// Grant the verb `use` on single classes to users, or in namespaces, instead.
+    #[arg(long)]
+    restricted_priority_classes: bool,
 }
 
 /// A supported version of Kubernetes.
@@ -92,6 +99,7 @@ fn text(options: &Options) -> anyhow::Result<String> {
     ]
     .into_iter()
     .chain(admission::policy_bindings())
+    .chain(priority_classes::documents(options))
     // Last: the webhook's Service and Deployment should exist before it is called.
     .chain([admission::configuration(options)])
     {
@@ -132,6 +140,11 @@ fn metadata(options: &Options) -> Value {
 
 fn labels() -> Value {
     json!({"app.kubernetes.io/name": NAME, "app.kubernetes.io/component": "scheduler"})
+}
+
+/// The user name of Muster's service account in requests.
+fn user_name(options: &Options) -> String {
+    format!("system:serviceaccount:{}:{NAME}", options.namespace)
 }
 
 fn of_namespace(options: &Options) -> Value {

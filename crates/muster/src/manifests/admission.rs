@@ -8,6 +8,7 @@
 use muster_api::keys::annotations::START;
 use serde_json::{Value, json};
 
+use super::policy::binding;
 use super::{NAME, Options, labels};
 use crate::run::webhook::PATH;
 
@@ -184,11 +185,5 @@ pub(super) fn stamp_policy() -> Value {
 
 /// Puts the policies into force.
 pub(super) fn policy_bindings() -> [Value; 2] {
-    ["muster-gang-modes", STAMPS].map(|policy| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": policy, "labels": labels()},
-            "spec": {"policyName": policy, "validationActions": ["Deny"]},
-        })
-    })
+    ["muster-gang-modes", STAMPS].map(binding)
 }

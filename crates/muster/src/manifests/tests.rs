@@ -20,6 +20,7 @@ fn options(version: Version) -> Options {
         image: "registry.example/muster:1".to_owned(),
         scheduler_name: vec!["muster".to_owned(), "gang".to_owned()],
         native_gangs: false,
+        restricted_priority_classes: false,
     }
 }
 
@@ -272,4 +273,39 @@ fn invalid_flags_are_rejected() {
     let twice = with(|options| options.scheduler_name = vec!["a".to_owned(), "a".to_owned()]);
     assert!(twice.starts_with("--scheduler-name: schedulerNames: \"a\": is duplicated"), "{twice}");
     assert_eq!(version("1.34").unwrap_err(), "known versions are 1.35, 1.36, 1.37");
+}
+
+/// The names of documents of a kind.
+fn names<'a>(documents: &'a [Value], kind: &str) -> Vec<&'a str> {
+    let of_kind = documents.iter().filter(|document| document["kind"] == kind);
+    of_kind.map(|document| document["metadata"]["name"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn every_policy_is_in_force_and_fails_closed() {
+    let documents = documents(Version::V1_37);
+    let policies = names(&documents, "ValidatingAdmissionPolicy");
+    assert_eq!(policies, names(&documents, "ValidatingAdmissionPolicyBinding"));
+    for policy in documents.iter().filter(|document| document["kind"] == "ValidatingAdmissionPolicy") {
+        assert_eq!(policy["spec"]["failurePolicy"], "Fail", "{policy}");
+    }
+}
+
+#[test]
+fn all_users_may_use_priority_classes_unless_that_is_restricted() {
+    let everyone = "muster-priority-classes-everyone";
+    let controllers = "muster-priority-classes-controllers";
+    let mut options = options(Version::V1_37);
+    for (restricted, expected) in [(false, vec![NAME, controllers, everyone]), (true, vec![NAME, controllers])] {
+        options.restricted_priority_classes = restricted;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text(&options).unwrap()).unwrap();
+        assert_eq!(names(&documents, "ClusterRoleBinding"), expected);
+        let is_role =
+            |one: &&Value| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "muster-priority-classes";
+        let role = documents.iter().find(is_role).unwrap();
+        assert!(rights(&role["rules"]).iter().eq(["use priorityclasses.scheduling.k8s.io"]), "{role}");
+        let is_binding = |one: &&Value| one["kind"] == "ClusterRoleBinding" && one["metadata"]["name"] == controllers;
+        let subjects = &documents.iter().find(is_binding).unwrap()["subjects"];
+        assert_eq!(subjects[0], json!({"kind": "ServiceAccount", "namespace": "gangs", "name": NAME}));
+    }
 }

@@ -13,6 +13,7 @@ mod objects;
 mod outages;
 mod own_rights;
 mod pod_recorder;
+mod priority_classes;
 mod replica;
 mod rounds;
 mod scenarios;
