@@ -3,6 +3,7 @@
 //! Muster's own pods use the default scheduler, so that Muster never waits for itself.
 
 mod admission;
+mod own_writes;
 mod policy;
 mod priority_classes;
 mod rbac;
@@ -16,6 +17,8 @@ use serde_json::{Value, json};
 
 const NAME: &str = "muster";
 const PORT: u16 = 8080;
+/// Where the Secret with the webhook's certificate is mounted.
+const CERTIFICATES: &str = "/etc/muster-certificates";
 /// A user other than root.
 const USER: u32 = 65532;
 
@@ -47,6 +50,23 @@ pub struct Options {
     /// Grant the verb `use` on single classes to users, or in namespaces, instead.
     #[arg(long)]
     restricted_priority_classes: bool,
+    /// Leave out the webhook: its Service and configuration, and the rights for its certificate.
+    #[arg(long, conflicts_with_all = ["native_gangs", "webhook_certificate"])]
+    without_webhook: bool,
+    /// Serve the webhook with the certificate in this Secret of Muster's namespace (`tls.crt`, `tls.key`), for example of
+    /// cert-manager, which also has to write the `caBundle`. Leaves out the rights to do that.
+    #[arg(long, value_name = "SECRET")]
+    webhook_certificate: Option<String>,
+    /// Leave out the right to write Volcano's PodGroups, for clusters that have none.
+    #[arg(long)]
+    without_volcano: bool,
+}
+
+impl Options {
+    /// Whether Muster creates the certificate of its webhook, and writes the `caBundle` of the configuration.
+    fn creates_certificate(&self) -> bool {
+        !self.without_webhook && self.webhook_certificate.is_none()
+    }
 }
 
 /// A supported version of Kubernetes.
@@ -83,6 +103,11 @@ fn text(options: &Options) -> anyhow::Result<String> {
     }
     let configuration = configuration(options)?;
     let mut documents = vec![print(&of_namespace(options))?, crds::WORKLOADS.to_owned(), crds::PODGROUPS.to_owned()];
+    if let Some(secret) = &options.webhook_certificate
+        && let Err(reason) = muster_api::names::check_dns_subdomain(secret)
+    {
+        bail!("--webhook-certificate {secret:?}: {reason}");
+    }
     for manifest in [
         service_account(options),
         rbac::cluster_role(options),
@@ -93,15 +118,16 @@ fn text(options: &Options) -> anyhow::Result<String> {
         deployment(options),
         disruption_budget(options),
         service(options),
-        admission::service(options),
+        network_policy(options),
         admission::policy(),
         admission::stamp_policy(),
     ]
     .into_iter()
     .chain(admission::policy_bindings())
     .chain(priority_classes::documents(options))
+    .chain(own_writes::documents(options))
     // Last: the webhook's Service and Deployment should exist before it is called.
-    .chain([admission::configuration(options)])
+    .chain(admission::webhook(options))
     {
         documents.push(print(&manifest)?);
     }
@@ -126,8 +152,14 @@ fn configuration(options: &Options) -> anyhow::Result<String> {
         "kind": file.kind,
         "schedulerNames": file.scheduler_names,
         "leaderElection": {"leaseNamespace": file.leader_election.lease_namespace},
-        "webhook": {"enabled": true, "certificates": {"namespace": options.namespace}},
     });
+    if !options.without_webhook {
+        let certificates = match &options.webhook_certificate {
+            Some(_) => json!({"folder": CERTIFICATES}),
+            None => json!({"namespace": options.namespace}),
+        };
+        short["webhook"] = json!({"enabled": true, "certificates": certificates});
+    }
     if options.native_gangs {
         short["controllers"] = json!({"jobSets": "Native", "leaderWorkerSets": "Native"});
     }
@@ -183,6 +215,10 @@ fn deployment(options: &Options) -> Value {
 }
 
 fn pod(options: &Options) -> Value {
+    let mut volumes = vec![json!({"name": "config", "configMap": {"name": NAME}})];
+    if let Some(secret) = &options.webhook_certificate {
+        volumes.push(json!({"name": "certificates", "secret": {"secretName": secret}}));
+    }
     json!({
         "schedulerName": "default-scheduler",
         "priorityClassName": "system-cluster-critical",
@@ -198,32 +234,40 @@ fn pod(options: &Options) -> Value {
             "labelSelector": {"matchLabels": labels()},
         }],
         "containers": [container(options)],
-        "volumes": [{"name": "config", "configMap": {"name": NAME}}],
+        "volumes": volumes,
     })
 }
 
 fn container(options: &Options) -> Value {
-    let probe = |path: &str, failures: u32| {
+    let probe = |path: &str, period: u32, failures: u32| {
         json!({
             "httpGet": {"path": path, "port": "http"},
-            "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": failures,
+            "periodSeconds": period, "timeoutSeconds": 5, "failureThreshold": failures,
         })
     };
+    let mut ports = vec![json!({"name": "http", "containerPort": PORT})];
+    if !options.without_webhook {
+        ports.push(json!({"name": "webhook", "containerPort": admission::PORT}));
+    }
+    let mut mounts = vec![json!({"name": "config", "mountPath": "/etc/muster", "readOnly": true})];
+    if options.webhook_certificate.is_some() {
+        mounts.push(json!({"name": "certificates", "mountPath": CERTIFICATES, "readOnly": true}));
+    }
     json!({
         "name": NAME,
         "image": options.image,
         "args": ["run", "--config=/etc/muster/config.yaml"],
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
-        "ports": [
-            {"name": "http", "containerPort": PORT}, {"name": "webhook", "containerPort": admission::PORT},
-        ],
-        "livenessProbe": probe("/livez", 3),
-        "readinessProbe": probe("/readyz", 1),
+        "ports": ports,
+        // Liveness counts only after the first success, so that a slow start does not end the container.
+        "startupProbe": probe("/livez", 2, 150),
+        "livenessProbe": probe("/livez", 10, 3),
+        "readinessProbe": probe("/readyz", 10, 1),
         "resources": {"requests": {"cpu": "250m", "memory": "256Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": {
             "allowPrivilegeEscalation": false, "readOnlyRootFilesystem": true, "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "config", "mountPath": "/etc/muster", "readOnly": true}],
+        "volumeMounts": mounts,
     })
 }
 
@@ -231,7 +275,29 @@ fn disruption_budget(options: &Options) -> Value {
     json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": metadata(options),
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": labels()}},
+        // Replicas that are not ready protect nothing: a node with them can be drained.
+        "spec": {
+            "minAvailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": labels()},
+        },
+    })
+}
+
+/// Only the ports of metrics and of the webhook can be reached. Where the API server is, which Muster calls and which calls
+/// the webhook, differs between clusters, so neither peers nor outgoing connections are limited.
+fn network_policy(options: &Options) -> Value {
+    let port = |name: &str| json!({"protocol": "TCP", "port": name});
+    let mut ports = vec![port("http")];
+    if !options.without_webhook {
+        ports.push(port("webhook"));
+    }
+    json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
+        "metadata": metadata(options),
+        "spec": {
+            "podSelector": {"matchLabels": labels()}, "policyTypes": ["Ingress"],
+            "ingress": [{"ports": ports}],
+        },
     })
 }
 

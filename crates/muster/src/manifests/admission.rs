@@ -17,7 +17,12 @@ pub(super) const SERVICE: &str = "muster-webhook";
 /// The port of the container.
 pub(super) const PORT: u16 = 9443;
 
-pub(super) fn service(options: &Options) -> Value {
+/// The Service and the configuration of the webhook, if there is one.
+pub(super) fn webhook(options: &Options) -> Vec<Value> {
+    if options.without_webhook { Vec::new() } else { vec![service(options), configuration(options)] }
+}
+
+fn service(options: &Options) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": SERVICE, "namespace": options.namespace, "labels": labels()},
@@ -25,7 +30,7 @@ pub(super) fn service(options: &Options) -> Value {
     })
 }
 
-pub(super) fn configuration(options: &Options) -> Value {
+fn configuration(options: &Options) -> Value {
     // If the controllers cannot replace it, objects that request a gang cannot be created without the webhook.
     let needed = if options.native_gangs { "Fail" } else { "Ignore" };
     let mut of_replicas = vec![("is-no-exception", NOT_OFF.to_owned())];

@@ -30,14 +30,19 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("scheduling.x-k8s.io", &["podgroups"], READ),
         rule("scheduling.x-k8s.io", &["podgroups/status"], &["patch"]),
-        // It has no status subresource: writing the status means writing the object.
-        rule("scheduling.volcano.sh", &["podgroups"], &["list", "watch", "patch"]),
+        rule("scheduling.volcano.sh", &["podgroups"], READ),
         rule("events.k8s.io", &["events"], &["create", "patch"]),
-        json!({
+    ];
+    if !options.without_volcano {
+        // It has no status subresource: writing the status means writing the object.
+        rules.push(rule("scheduling.volcano.sh", &["podgroups"], &["patch"]));
+    }
+    if options.creates_certificate() {
+        rules.push(json!({
             "apiGroups": ["admissionregistration.k8s.io"], "resources": ["mutatingwebhookconfigurations"],
             "resourceNames": [NAME], "verbs": ["get", "update"],
-        }),
-    ];
+        }));
+    }
     let has_pod_groups = options.kubernetes_version != Version::V1_35;
     if has_pod_groups {
         rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
@@ -70,21 +75,24 @@ pub(super) fn cluster_role_binding(options: &Options) -> Value {
 
 /// The lease and the webhook's certificate: create cannot be restricted by name.
 pub(super) fn role(options: &Options) -> Value {
+    let mut rules = vec![
+        json!({
+            "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
+            "resourceNames": [NAME], "verbs": ["get", "update"],
+        }),
+        json!({"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]}),
+    ];
+    if options.creates_certificate() {
+        rules.push(json!({
+            "apiGroups": [""], "resources": ["secrets"],
+            "resourceNames": [admission::SERVICE], "verbs": ["get", "update"],
+        }));
+        rules.push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}));
+    }
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
         "metadata": metadata(options),
-        "rules": [
-            {
-                "apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
-                "resourceNames": [NAME], "verbs": ["get", "update"],
-            },
-            {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
-            {
-                "apiGroups": [""], "resources": ["secrets"],
-                "resourceNames": [admission::SERVICE], "verbs": ["get", "update"],
-            },
-            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-        ],
+        "rules": rules,
     })
 }
 

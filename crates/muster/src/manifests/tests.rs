@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
 };
+use k8s_openapi::api::networking::v1::NetworkPolicy;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding};
 use muster_controllers::admission::WEBHOOK_RULES;
 use muster_playground::{Server, Settings};
@@ -21,6 +22,9 @@ fn options(version: Version) -> Options {
         scheduler_name: vec!["muster".to_owned(), "gang".to_owned()],
         native_gangs: false,
         restricted_priority_classes: false,
+        without_webhook: false,
+        webhook_certificate: None,
+        without_volcano: false,
     }
 }
 
@@ -88,6 +92,10 @@ async fn strict_server_accepts_every_document() {
             }
             "ValidatingAdmissionPolicyBinding" => {
                 assert_eq!(round_tripped::<ValidatingAdmissionPolicyBinding>(&document), document);
+                continue;
+            }
+            "NetworkPolicy" => {
+                assert_eq!(round_tripped::<NetworkPolicy>(&document), document);
                 continue;
             }
             "Namespace" => "/api/v1/namespaces",
@@ -272,6 +280,8 @@ fn invalid_flags_are_rejected() {
     assert!(with(|options| options.image = String::new()).starts_with("--image \"\""));
     let twice = with(|options| options.scheduler_name = vec!["a".to_owned(), "a".to_owned()]);
     assert!(twice.starts_with("--scheduler-name: schedulerNames: \"a\": is duplicated"), "{twice}");
+    let secret = with(|options| options.webhook_certificate = Some("A b".to_owned()));
+    assert!(secret.starts_with("--webhook-certificate \"A b\""), "{secret}");
     assert_eq!(version("1.34").unwrap_err(), "known versions are 1.35, 1.36, 1.37");
 }
 
@@ -308,4 +318,70 @@ fn all_users_may_use_priority_classes_unless_that_is_restricted() {
         let subjects = &documents.iter().find(is_binding).unwrap()["subjects"];
         assert_eq!(subjects[0], json!({"kind": "ServiceAccount", "namespace": "gangs", "name": NAME}));
     }
+}
+
+/// The documents with changed flags.
+fn documents_with(change: fn(&mut Options)) -> Vec<Value> {
+    let mut options = options(Version::V1_37);
+    change(&mut options);
+    serde_saphyr::from_multiple(&text(&options).unwrap()).unwrap()
+}
+
+/// The rights of both roles of Muster's account.
+fn own_rights(documents: &[Value]) -> BTreeSet<String> {
+    let of_cluster = rights(&find(documents, "ClusterRole")["rules"]);
+    of_cluster.into_iter().chain(rights(&find(documents, "Role")["rules"])).collect()
+}
+
+/// What is only there for the certificate that Muster creates itself.
+const CERTIFICATE_RIGHTS: [&str; 5] = [
+    "create secrets.",
+    "get mutatingwebhookconfigurations.admissionregistration.k8s.io [muster]",
+    "get secrets. [muster-webhook]",
+    "update mutatingwebhookconfigurations.admissionregistration.k8s.io [muster]",
+    "update secrets. [muster-webhook]",
+];
+
+#[test]
+fn without_the_webhook_nothing_of_it_is_left() {
+    let (all, without) = (documents(Version::V1_37), documents_with(|options| options.without_webhook = true));
+    let (all, rights) = (own_rights(&all), own_rights(&without));
+    assert!(all.difference(&rights).eq(CERTIFICATE_RIGHTS), "{:?}", all.difference(&rights));
+    assert!(rights.is_subset(&all));
+    assert!(names(&without, "MutatingWebhookConfiguration").is_empty());
+    assert_eq!(names(&without, "Service"), [NAME]);
+    let container = &find(&without, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["ports"].as_array().unwrap().len(), 1);
+    assert_eq!(find(&without, "NetworkPolicy")["spec"]["ingress"][0]["ports"].as_array().unwrap().len(), 1);
+    let text = find(&without, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
+    let made = Configuration::new(File::read(text).unwrap(), Overrides::default()).unwrap();
+    assert!(made.webhook.is_none());
+    // The policies of the API server do not depend on it.
+    assert!(names(&without, "ValidatingAdmissionPolicy").contains(&"muster-gang-modes"));
+}
+
+#[test]
+fn certificate_in_a_secret_is_mounted_and_needs_no_rights() {
+    let given = documents_with(|options| options.webhook_certificate = Some("from-cert-manager".to_owned()));
+    let all = own_rights(&documents(Version::V1_37));
+    assert!(all.difference(&own_rights(&given)).eq(CERTIFICATE_RIGHTS));
+    assert_eq!(names(&given, "MutatingWebhookConfiguration"), [NAME]);
+    let text = find(&given, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
+    let made = Configuration::new(File::read(text).unwrap(), Overrides::default()).unwrap();
+    let folder = made.webhook.unwrap().1.folder.unwrap();
+    let pod = &find(&given, "Deployment")["spec"]["template"]["spec"];
+    let mount = json!({"name": "certificates", "mountPath": folder, "readOnly": true});
+    assert!(pod["containers"][0]["volumeMounts"].as_array().unwrap().contains(&mount), "{pod}");
+    let volume = json!({"name": "certificates", "secret": {"secretName": "from-cert-manager"}});
+    assert!(pod["volumes"].as_array().unwrap().contains(&volume), "{pod}");
+}
+
+#[test]
+fn without_volcano_its_groups_are_only_read() {
+    let without = documents_with(|options| options.without_volcano = true);
+    let (all, rights) = (own_rights(&documents(Version::V1_37)), own_rights(&without));
+    assert!(all.difference(&rights).eq(["patch podgroups.scheduling.volcano.sh"]));
+    // Without the right to list, the answer would be 403 instead of 404, and the scheduler would wait for it.
+    assert!(rights.contains("list podgroups.scheduling.volcano.sh"));
+    assert!(!names(&without, "ValidatingAdmissionPolicy").contains(&"muster-own-volcano-writes"));
 }

@@ -12,6 +12,7 @@ mod kinds;
 mod objects;
 mod outages;
 mod own_rights;
+mod own_writes;
 mod pod_recorder;
 mod priority_classes;
 mod replica;
