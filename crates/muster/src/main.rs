@@ -27,8 +27,9 @@ enum Command {
     /// Print the manifests that install Muster on a cluster, as YAML for `kubectl apply -f -`.
     ///
     /// Namespace, CRDs, a service account with only the permissions that are used, configuration, two replicas, a
-    /// disruption budget, a service for metrics; the admission webhook, whose failures are ignored (except with
-    /// --native-gangs), and a validating admission policy for the gang modes of JobSets.
+    /// disruption budget, a network policy, a service for metrics; the admission webhook, whose failures are ignored
+    /// (except with --native-gangs); and validating admission policies for the gang modes of JobSets, for the right to
+    /// use PriorityClasses in groups, and for what the service account itself writes.
     #[command(verbatim_doc_comment)]
     Manifests(manifests::Options),
     /// Replay the decisions of a record of `muster run --record-dir`.

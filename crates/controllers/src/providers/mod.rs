@@ -8,7 +8,7 @@ mod muster;
 mod native;
 mod scheduler_plugins;
 mod volcano;
-mod yunikorn;
+pub mod yunikorn;
 
 use std::fmt::Debug;
 

@@ -16,9 +16,12 @@ use super::{ReplicaGang, SchedulerProvider};
 use crate::reconcile::Plan;
 
 const NAME_CHARS_MAX: usize = 63;
-const APPLICATION_LABEL: &str = "applicationId";
-const TASK_GROUP_ANNOTATION: &str = "yunikorn.apache.org/task-group-name";
-const TASK_GROUPS_ANNOTATION: &str = "yunikorn.apache.org/task-groups";
+/// Names the application of a pod.
+pub const APPLICATION_LABEL: &str = "applicationId";
+/// Names the task group of a pod.
+pub const TASK_GROUP_ANNOTATION: &str = "yunikorn.apache.org/task-group-name";
+/// The task groups of the application.
+pub const TASK_GROUPS_ANNOTATION: &str = "yunikorn.apache.org/task-groups";
 const TASK_GROUP: &str = "replica";
 
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 use muster_api::keys::annotations::START;
 use serde_json::{Value, json};
 
+use super::policy::binding;
 use super::{NAME, Options, labels};
 use crate::run::webhook::PATH;
 
@@ -16,7 +17,12 @@ pub(super) const SERVICE: &str = "muster-webhook";
 /// The port of the container.
 pub(super) const PORT: u16 = 9443;
 
-pub(super) fn service(options: &Options) -> Value {
+/// The Service and the configuration of the webhook, if there is one.
+pub(super) fn webhook(options: &Options) -> Vec<Value> {
+    if options.without_webhook { Vec::new() } else { vec![service(options), configuration(options)] }
+}
+
+fn service(options: &Options) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": SERVICE, "namespace": options.namespace, "labels": labels()},
@@ -24,7 +30,7 @@ pub(super) fn service(options: &Options) -> Value {
     })
 }
 
-pub(super) fn configuration(options: &Options) -> Value {
+fn configuration(options: &Options) -> Value {
     // If the controllers cannot replace it, objects that request a gang cannot be created without the webhook.
     let needed = if options.native_gangs { "Fail" } else { "Ignore" };
     let mut of_replicas = vec![("is-no-exception", NOT_OFF.to_owned())];
@@ -184,11 +190,5 @@ pub(super) fn stamp_policy() -> Value {
 
 /// Puts the policies into force.
 pub(super) fn policy_bindings() -> [Value; 2] {
-    ["muster-gang-modes", STAMPS].map(|policy| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicyBinding",
-            "metadata": {"name": policy, "labels": labels()},
-            "spec": {"policyName": policy, "validationActions": ["Deny"]},
-        })
-    })
+    ["muster-gang-modes", STAMPS].map(binding)
 }

@@ -39,6 +39,22 @@ async fn its_own_rights_are_enough_on_older_versions() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fewer_rights_are_enough_without_webhook_and_volcano() {
+    let cluster = TestCluster::start("own-rights-fewer", Load::Half, Profile::Stock, &[]).await;
+    let Some(mut cluster) = cluster else { return };
+    cluster.apply_manifests(Version::V1_37, &["--without-webhook", "--without-volcano"]);
+    cluster.add_nodes(&nodes(POOL, 2)).await;
+    cluster.start_replica("only", &json!({}));
+    cluster.await_leader("only").await;
+    schedules_groups_and_pods(&mut cluster, None).await;
+    preempts(&mut cluster).await;
+    assert!(cluster.replica("only").end().success());
+    check_nothing_was_refused(&cluster);
+    let secrets = cluster.kubectl(&["--namespace", HOME, "get", "secrets", "--output", "name"], "");
+    assert_eq!(secrets, "", "there is no certificate");
+}
+
 /// `native` is the version whose own groups the cluster serves, if any.
 async fn its_own_rights_are_enough(mut cluster: TestCluster, native: Option<Version>) {
     cluster.add_nodes(&nodes(POOL, 4)).await;
@@ -145,6 +161,20 @@ async fn reports_why_a_gang_is_pending(cluster: &mut TestCluster) {
     }
 }
 
+/// Fills both nodes, so that a pod of a higher priority needs a victim.
+async fn preempts(cluster: &mut TestCluster) {
+    let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000});
+    cluster.kubectl(&["create", "-f", "-"], &class.to_string());
+    let rest = Gang::new("rest", 11, POOL);
+    cluster.create(vec![rest.group()]).await;
+    cluster.create(rest.pods()).await;
+    cluster.until("the nodes are full", TIMEOUT, |pods| pods.counts("rest").running == 11).await;
+    let mut urgent = single("urgent", POOL);
+    urgent["spec"]["priorityClassName"] = "urgent".into();
+    cluster.create(vec![urgent]).await;
+    cluster.until("the pod has preempted another", TIMEOUT, |pods| pods.counts("urgent").running == 1).await;
+}
+
 /// A member whose binds are rejected delays the start until its deadline.
 async fn rolls_back_incomplete_start(cluster: &mut TestCluster) {
     let policy = json!({
@@ -194,14 +224,20 @@ async fn await_policy(cluster: &mut TestCluster) {
     }
 }
 
-fn check_invariants(cluster: &TestCluster) {
-    let entries = cluster.audit.entries();
-    let refused: BTreeSet<String> = entries
+fn check_nothing_was_refused(cluster: &TestCluster) {
+    let refused: BTreeSet<String> = cluster
+        .audit
+        .entries()
         .iter()
         .filter(|entry| [401, 403].contains(&entry.code()))
         .map(|entry| format!("{} {}: {}", entry.verb, entry.path, entry.code()))
         .collect();
     assert!(refused.is_empty(), "{refused:#?}");
+}
+
+fn check_invariants(cluster: &TestCluster) {
+    check_nothing_was_refused(cluster);
+    let entries = cluster.audit.entries();
     let agents: BTreeSet<&str> = entries.iter().map(|entry| entry.user_agent.as_str()).collect();
     assert!(agents.iter().all(|agent| agent.starts_with("muster/")), "{agents:?}");
     let verbs: BTreeSet<&str> = entries.iter().map(|entry| entry.verb.as_str()).collect();

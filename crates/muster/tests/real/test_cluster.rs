@@ -13,6 +13,7 @@ use futures::{StreamExt as _, stream};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, ServiceAccount};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use muster_controlplane::{Binary, Plane, Profile, Version, required};
@@ -164,6 +165,13 @@ impl TestCluster {
             "users": [{"name": "muster", "user": {"token": token.trim()}}],
         });
         fs::write(self.folder.join("kubeconfig"), own.to_string()).expect("a kubeconfig");
+    }
+
+    /// A client with only the token of Muster's service account.
+    pub(crate) async fn own_client(&self) -> Client {
+        let file = Kubeconfig::read_from(self.folder.join("kubeconfig")).expect("a kubeconfig");
+        let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.expect("a config");
+        Client::try_from(config).expect("a client")
     }
 
     /// Pods cannot be created before their namespace has its service account.

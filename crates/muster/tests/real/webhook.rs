@@ -206,7 +206,7 @@ async fn await_webhook(cluster: &mut TestCluster) {
     }
 }
 
-async fn await_running(cluster: &mut TestCluster, selector: &str, count: usize) {
+pub(crate) async fn await_running(cluster: &mut TestCluster, selector: &str, count: usize) {
     let until = Instant::now() + TIMEOUT;
     loop {
         let pods = cluster.api("v1", "Pod").list(&ListParams::default().labels(selector)).await.expect("pods").items;
