@@ -43,9 +43,12 @@ pub(crate) fn ledger(cluster: &Cluster) -> Result<(), String> {
 /// Domain counts equal a recount by labels, and every pod has the class of its labels.
 pub(crate) fn topology(cluster: &Cluster) -> Result<(), String> {
     for (_, pod) in cluster.pods() {
-        let selectors = cluster.topology.selectors_of(&pod.id.namespace, &pod.labels);
-        ensure(cluster.class(pod.class).selectors == selectors, || {
-            format!("{}: its class has other selectors", pod.id)
+        let (topology, matches) = (&cluster.topology, cluster.topology.matches_of(pod.label_set));
+        ensure(topology.is_matched(pod.label_set, &pod.id.namespace, &pod.labels), || {
+            format!("{}: its match set is not that of its labels", pod.id)
+        })?;
+        ensure(cluster.class(pod.class).matches == matches, || {
+            format!("{}: its class is of another match set", pod.id)
         })?;
     }
     let near = cluster.pods().flat_map(|(_, pod)| {

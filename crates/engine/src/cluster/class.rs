@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use super::topology::rules::{InterPodRules, OwnTerms, SelectorSet};
+use super::topology::MatchSets;
+use super::topology::rules::{InterPodRules, OwnTerms};
 use crate::model::class::ClassSpec;
+use crate::model::ids::MatchSetId;
 use crate::model::plugin::{DisabledFilters, FilterName};
 use crate::model::resources::Requests;
 
@@ -14,12 +16,12 @@ pub(crate) struct PodClass {
     pub(crate) spec: Arc<ClassSpec>,
     /// The requests by resource id.
     pub(crate) requests: Requests,
-    /// The selectors of other pods' terms that match its pods.
-    pub(crate) selectors: SelectorSet,
+    /// Which selectors match its pods.
+    pub(crate) matches: MatchSetId,
     /// Its own inter-pod terms.
     pub(crate) own: Option<OwnTerms>,
-    /// The inter-pod rules that apply to it, and the domain counts that its pods are part of; `None` if there are none.
-    pub(crate) rules: Option<Arc<InterPodRules>>,
+    /// The rules that follow from its own inter-pod terms.
+    pub(crate) rules: InterPodRules,
     /// Filters that its profile disables.
     pub(crate) disabled_filters: DisabledFilters,
 }
@@ -30,9 +32,9 @@ impl PodClass {
         Self {
             spec,
             requests,
-            selectors: SelectorSet::new(),
+            matches: MatchSets::UNLISTED,
             own: None,
-            rules: None,
+            rules: InterPodRules::default(),
             disabled_filters: DisabledFilters::default(),
         }
     }
@@ -40,15 +42,5 @@ impl PodClass {
     /// Whether its profile enables a filter.
     pub(crate) fn has_filter(&self, filter: FilterName) -> bool {
         !self.disabled_filters.has(filter)
-    }
-
-    /// Whether any inter-pod term, required or preferred, applies to pods of the class.
-    pub(crate) fn has_inter_pod_terms(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.has_no_terms())
-    }
-
-    /// Whether a required inter-pod term can make a node infeasible for pods of the class.
-    pub(crate) fn has_required_inter_pod_terms(&self) -> bool {
-        self.rules.as_ref().is_some_and(|rules| !rules.has_no_required_terms())
     }
 }

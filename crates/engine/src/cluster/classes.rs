@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::class::PodClass;
-use super::topology::rules::{OwnTerms, SelectorSet};
+use super::topology::rules::{InterPodRules, OwnTerms};
 use crate::model::class::ClassSpec;
-use crate::model::ids::{ClassId, Slab};
+use crate::model::ids::{ClassId, MatchSetId, Slab};
 use crate::model::plugin::DisabledFilters;
 use crate::model::resources::{Requests, ResourceNames};
 
@@ -16,13 +16,13 @@ use crate::model::resources::{Requests, ResourceNames};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Classes {
     slab: Slab<(PodClass, u32)>,
-    ids: BTreeMap<(Arc<ClassSpec>, SelectorSet), ClassId>,
+    ids: BTreeMap<(MatchSetId, Arc<ClassSpec>), ClassId>,
 }
 
 impl Classes {
-    /// The class with this spec and these selectors, if there is one; the caller must `release` it.
-    pub(crate) fn acquire(&mut self, spec: &Arc<ClassSpec>, selectors: &SelectorSet) -> Option<ClassId> {
-        let id = *self.ids.get(&(spec.clone(), selectors.clone()))?;
+    /// The class with this spec in this match set, if there is one; the caller must `release` it.
+    pub(crate) fn acquire(&mut self, spec: &Arc<ClassSpec>, matches: MatchSetId) -> Option<ClassId> {
+        let id = *self.ids.get(&(matches, spec.clone()))?;
         self.slab.get_mut(id.0).expect("a listed class exists").1 += 1;
         Some(id)
     }
@@ -31,21 +31,16 @@ impl Classes {
     pub(crate) fn add(
         &mut self,
         spec: &Arc<ClassSpec>,
-        selectors: SelectorSet,
-        own: Option<OwnTerms>,
+        matches: MatchSetId,
+        (own, rules): (Option<OwnTerms>, InterPodRules),
         disabled_filters: DisabledFilters,
         names: &mut ResourceNames,
     ) -> ClassId {
-        let requests =
-            Requests::new(spec.requests.iter().filter_map(|(name, amount)| Some((names.intern(name)?, *amount))));
-        let class = PodClass {
-            selectors: selectors.clone(),
-            own,
-            disabled_filters,
-            ..PodClass::independent(spec.clone(), requests)
-        };
+        let requested = spec.requests.iter().filter(|(_, amount)| **amount != 0);
+        let requests = Requests::new(requested.filter_map(|(name, amount)| Some((names.acquire(name)?, *amount))));
+        let class = PodClass { matches, own, rules, disabled_filters, ..PodClass::independent(spec.clone(), requests) };
         let id = ClassId(self.slab.insert((class, 1)));
-        self.ids.insert((spec.clone(), selectors), id);
+        self.ids.insert((matches, spec.clone()), id);
         id
     }
 
@@ -56,16 +51,12 @@ impl Classes {
         if *users > 0 {
             return None;
         }
-        self.ids.remove(&(class.spec.clone(), class.selectors.clone()));
+        self.ids.remove(&(class.matches, class.spec.clone()));
         self.slab.remove(id.0).map(|(class, _)| class)
     }
 
     pub(crate) fn get(&self, id: ClassId) -> &PodClass {
         &self.slab.get(id.0).expect("a class in use exists").0
-    }
-
-    pub(crate) fn get_mut(&mut self, id: ClassId) -> &mut PodClass {
-        &mut self.slab.get_mut(id.0).expect("a class in use exists").0
     }
 
     pub(crate) fn contains(&self, id: ClassId) -> bool {

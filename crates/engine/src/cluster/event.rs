@@ -61,7 +61,6 @@ mod tests {
     use crate::cluster::pod::PodState;
     use crate::cluster::transaction::Transaction;
     use crate::model::class::ClassSpec;
-    use crate::model::labels::Labels;
     use crate::model::node::NodeSpec;
 
     fn node(cpu: i64) -> NodeSpec {
@@ -74,8 +73,9 @@ mod tests {
         let mut cluster = Cluster::default();
         cluster.set_node(&node(4000));
         let mut add = |uid| {
-            let (class, _) = cluster.acquire_class(&Arc::new(ClassSpec::default()), "", &Labels::new());
-            cluster.add_pod(crate::cluster::transaction::tests::pod(uid, class))
+            let labels = cluster.acquire_labels("", &Arc::default());
+            let class = cluster.acquire_class(&Arc::new(ClassSpec::default()), labels);
+            cluster.add_pod(crate::cluster::transaction::tests::pod(uid, class, labels))
         };
         let (placed, waiting) = (add(0), add(1));
         cluster.set_state(placed, PodState::Bound(NodeId(0)));

@@ -6,137 +6,134 @@ use std::sync::Arc;
 
 use super::Cluster;
 use super::event::ClusterEvent;
-use super::topology::{self, Presence};
+use super::topology::{self, CountedPod, Presence};
 use crate::model::class::ClassSpec;
-use crate::model::ids::{ClassId, DomainCountsId, NodeId, PodId, SelectorId};
+use crate::model::ids::{ClassId, DomainCountsId, LabelSetId, NodeId, PodId};
 use crate::model::labels::Labels;
 
 impl Cluster {
-    /// The class of a pod, and the pods that must be reclassified because the class brings new selectors. The caller
-    /// assigns the class to a pod or releases it.
-    pub(crate) fn acquire_class(
-        &mut self,
-        spec: &Arc<ClassSpec>,
-        namespace: &str,
-        labels: &Labels,
-    ) -> (ClassId, BTreeSet<PodId>) {
-        let mut to_reclassify = BTreeSet::new();
+    /// The set of pods with these labels; the caller adds a pod to it.
+    pub(crate) fn acquire_labels(&mut self, namespace: &str, labels: &Arc<Labels>) -> LabelSetId {
+        self.topology.acquire_labels(namespace, labels)
+    }
+
+    /// The class of a pod with these labels. `take_moved_pods` tells which pods its terms concern. The caller assigns
+    /// the class to a pod or releases it.
+    pub(crate) fn acquire_class(&mut self, spec: &Arc<ClassSpec>, labels: LabelSetId) -> ClassId {
         let inter_pod = spec.inter_pod.as_ref().filter(|inter_pod| !inter_pod.is_empty());
         let own = inter_pod.map(|inter_pod| {
-            let (own, added) = self.topology.acquire_terms(spec, inter_pod, &self.nodes);
-            for counts in added.counts {
-                self.fill_counts(counts, &added.selectors);
-            }
-            for selector in added.selectors {
-                to_reclassify.extend(self.topology.pods_matching(selector));
-            }
-            for selector in added.affected {
-                self.update_rules_of_matching(selector);
+            let (own, new_counts) = self.topology.acquire_terms(spec, inter_pod, &self.nodes);
+            for counts in new_counts {
+                self.fill_counts(counts);
             }
             own
         });
-        let selectors = self.topology.selectors_of(namespace, labels);
-        if let Some(id) = self.classes.acquire(spec, &selectors) {
+        let matches = self.topology.matches_of(labels);
+        if let Some(id) = self.classes.acquire(spec, matches) {
             if let Some(own) = own {
-                self.release_terms(own);
+                self.topology.release_terms(own);
             }
-            return (id, to_reclassify);
+            return id;
         }
-        let disabled_filters = self.profile(spec).disabled_filters;
-        let id = self.classes.add(spec, selectors.clone(), own, disabled_filters, &mut self.resources);
-        self.topology.add_class(&selectors, id);
-        self.update_rules(id);
-        (id, to_reclassify)
+        let profile = self.profile(spec);
+        let rules = self.topology.rules(spec, own.as_ref(), matches, profile);
+        let id = self.classes.add(spec, matches, (own, rules), profile.disabled_filters, &mut self.resources);
+        self.topology.add_class(matches, id);
+        id
     }
 
-    /// Updates the class of a pod after the set of matching selectors changed.
+    /// The pods whose class must be updated by `reclassify`, because other selectors match them or because pods that
+    /// selectors told apart do not differ any more.
+    pub(crate) fn take_moved_pods(&mut self) -> BTreeSet<PodId> {
+        self.topology.take_moved_pods()
+    }
+
+    /// Updates the class of a pod after its labels came to another match set. What it is counted in stays: that depends
+    /// on its labels.
     pub(crate) fn reclassify(&mut self, id: PodId) {
         let pod = self.pod(id);
-        let (old, name, labels) = (pod.class, pod.id.clone(), pod.labels.clone());
+        let (old, labels) = (pod.class, pod.label_set);
         let spec = self.class(old).spec.clone();
-        let (class, others) = self.acquire_class(&spec, &name.namespace, &labels);
-        debug_assert!(others.is_empty(), "the terms of a class in use are known");
-        self.replace_class(id, class);
+        let class = self.acquire_class(&spec, labels);
+        self.change_pod(id, |pod| pod.class = class);
+        self.release_class(old);
     }
 
     /// Releases a class.
     pub(crate) fn release_class(&mut self, id: ClassId) {
         let Some(class) = self.classes.release(id) else { return };
-        self.topology.remove_class(&class.selectors, id);
+        for (resource, _) in class.requests.iter() {
+            self.resources.release(resource);
+        }
+        self.topology.remove_class(class.matches, id);
         if let Some(own) = class.own {
-            self.release_terms(own);
+            self.topology.release_terms(own);
         }
     }
 
-    pub(super) fn release_terms(&mut self, own: topology::rules::OwnTerms) {
-        for selector in self.topology.release_terms(own) {
-            self.update_rules_of_matching(selector);
-        }
-    }
-
-    /// Counts existing pods in new domain counts. Pods that match a new selector are counted when they are
-    /// reclassified.
-    pub(super) fn fill_counts(&mut self, counts: DomainCountsId, new: &[SelectorId]) {
-        let Some(selector) = self.topology.selector_counted(counts).filter(|selector| !new.contains(selector)) else {
+    /// Counts existing pods in new domain counts.
+    fn fill_counts(&mut self, counts: DomainCountsId) {
+        if self.topology.has_no_domains(counts) {
             return;
+        }
+        let excludes_terminating = self.topology.excludes_terminating(counts);
+        let pods = if self.topology.counts_everyone(counts) {
+            self.pods.iter().map(|(slot, _)| PodId(slot)).collect()
+        } else {
+            self.topology.pods_listed(counts)
         };
-        let stays = self.topology.excludes_terminating(counts);
-        for pod in self.topology.pods_matching(selector) {
+        for pod in pods {
             let pod = self.pod(pod);
-            // A pod that is about to be reclassified is counted then.
-            if (pod.terminating && stays) || !self.class(pod.class).selectors.contains(&selector) {
+            if pod.terminating && excludes_terminating {
                 continue;
             }
-            let places = [(pod.state.node(), Presence::Placed), (pod.nominated, Presence::Nominated)];
-            for (node, presence) in places {
+            for (node, presence) in [(pod.state.node(), Presence::Placed), (pod.nominated, Presence::Nominated)] {
                 if let Some(node) = node {
-                    self.topology.count(std::iter::once(counts), node, presence, true);
+                    self.topology.change_counts(&[counts], node, presence, true);
                 }
             }
         }
     }
 
-    pub(super) fn update_rules_of_matching(&mut self, selector: SelectorId) {
-        for class in self.topology.classes_matching(selector).to_vec() {
-            self.update_rules(class);
-        }
-    }
-
-    pub(super) fn update_rules(&mut self, id: ClassId) {
-        let profile = self.profile(&self.classes.get(id).spec);
-        let class = self.classes.get_mut(id);
-        if class.selectors.is_empty() && class.own.is_none() {
+    /// Sets the labels of a namespace, `None` if it is gone. `take_moved_pods` tells which pods that concerns.
+    pub(crate) fn set_namespace(&mut self, name: &str, labels: Option<Labels>) {
+        if *self.topology.labels_of(name) == *labels.as_ref().unwrap_or(&Labels::new()) {
+            self.topology.set_namespace(name, labels);
             return;
         }
-        let rules = self.topology.rules(&class.spec, class.own.as_ref(), &class.selectors, profile);
-        if class.rules.as_deref() != Some(&rules) {
-            class.rules = Some(Arc::new(rules));
+        self.recount_namespace(name, false);
+        self.topology.set_namespace(name, labels);
+        self.recount_namespace(name, true);
+        let moved = self.topology.moved_pods();
+        let nodes: BTreeSet<NodeId> = moved.filter_map(|pod| self.pod(pod).state.node()).collect();
+        for node in &nodes {
+            self.touch(*node, false);
         }
-    }
-
-    /// Sets the labels of a namespace, `None` if it is gone. Returns the pods that must be reclassified.
-    pub(crate) fn set_namespace(&mut self, name: &str, labels: Option<Labels>) -> BTreeSet<PodId> {
-        let mut to_reclassify = BTreeSet::new();
-        if self.topology.set_namespace(name, labels) {
-            for (labels, pods) in self.topology.label_sets.of_namespace(name) {
-                let selectors = self.topology.selectors_of(name, labels);
-                to_reclassify
-                    .extend(pods.iter().filter(|pod| self.class(self.pod(**pod).class).selectors != selectors));
-            }
-        }
-        let nodes: BTreeSet<NodeId> = to_reclassify.iter().filter_map(|pod| self.pod(*pod).state.node()).collect();
         if !nodes.is_empty() {
             self.events.push(ClusterEvent::NamespaceChanged { nodes });
         }
-        to_reclassify
+    }
+
+    /// Adds all pods of a namespace to the domain counts, or removes them.
+    fn recount_namespace(&mut self, name: &str, add: bool) {
+        for pod in self.topology.pods_in(name) {
+            self.count_pod(pod, add);
+        }
     }
 
     /// Sets a pod's labels; the caller updates its class.
     pub(crate) fn set_labels(&mut self, id: PodId, labels: &Arc<Labels>) {
+        self.count_pod(id, false);
+        let pod = self.pod(id);
+        let (old, namespace) = (pod.label_set, pod.id.clone());
+        let new = self.topology.acquire_labels(&namespace.namespace, labels);
+        self.topology.remove_pod(old, id);
+        self.topology.add_pod(new, id);
+        self.topology.release_labels(old);
         let pod = self.pods.get_mut(id.0).expect("a pod in use exists");
-        self.topology.label_sets.remove(&pod.id.namespace, &pod.labels, id);
         pod.labels.clone_from(labels);
-        self.topology.label_sets.add(&pod.id.namespace, labels, id);
+        pod.label_set = new;
+        self.count_pod(id, true);
     }
 
     /// Adds all pods of a node to the domain counts, or removes them.
@@ -152,9 +149,8 @@ impl Cluster {
     /// Adds a pod on a node to the domain counts, or removes it.
     pub(super) fn count_inter_pod(&mut self, pod: PodId, node: NodeId, presence: Presence, add: bool) {
         let pod = self.pods.get(pod.0).expect("a pod near a node exists");
-        if let Some(rules) = &self.classes.get(pod.class).rules {
-            self.topology.count(rules.counted_in(pod.terminating), node, presence, add);
-        }
+        let counted = CountedPod { node, presence, label_set: pod.label_set, terminating: pod.terminating };
+        self.topology.count_pod(&counted, self.classes.get(pod.class), add);
     }
 
     /// Adds a pod to the domain counts of its node and its nominated node, or removes it.
@@ -169,19 +165,20 @@ impl Cluster {
 
     /// Whether a topology spread constraint counts this pod.
     pub(crate) fn counts_for_spread(&self, id: PodId) -> bool {
-        self.class(self.pod(id).class).rules.as_ref().is_some_and(|rules| !rules.counts_in_spread.is_empty())
+        !self.topology.spread_counts_of(self.pod(id).label_set).is_empty()
     }
 
     /// A pod is terminating, or no longer: terminating pods do not count for topology spread.
     pub(super) fn update_spread_counts(&mut self, id: PodId) {
-        if !self.counts_for_spread(id) {
+        let pod = self.pod(id);
+        let counts = self.topology.spread_counts_of(pod.label_set);
+        if counts.is_empty() {
             return;
         }
-        let pod = self.pod(id);
-        let (rules, add) = (self.class(pod.class).rules.clone(), !pod.terminating);
+        let add = !pod.terminating;
         for (node, presence) in [(pod.state.node(), Presence::Placed), (pod.nominated, Presence::Nominated)] {
-            if let (Some(node), Some(rules)) = (node, &rules) {
-                self.topology.count(rules.counts_in_spread.iter().copied(), node, presence, add);
+            if let Some(node) = node {
+                self.topology.change_counts(&counts, node, presence, add);
                 self.touch(node, false);
             }
         }
@@ -189,10 +186,15 @@ impl Cluster {
 
     /// Counts a pod that matches the required affinity of a class on a node, or no longer.
     pub(crate) fn assume_affinity_match(&mut self, class: ClassId, node: NodeId, add: bool) {
-        if let Some(rules) = self.classes.get(class).rules.clone() {
-            self.topology.count(rules.required_affinity.iter().copied(), node, Presence::Placed, add);
-        }
+        let counts = self.classes.get(class).rules.required_affinity.clone();
+        self.topology.assume_match(&counts, node, add);
         self.touch(node, false);
+    }
+
+    /// Whether a required inter-pod term, its own or one of existing pods, can make a node infeasible for pods of a
+    /// class now.
+    pub(crate) fn has_required_inter_pod_terms(&self, class: ClassId) -> bool {
+        self.topology.has_required_terms(self.class(class))
     }
 
     /// Whether the domain counts equal a recount.
@@ -209,8 +211,9 @@ mod tests {
     fn class_without_terms_ignores_labels() {
         let (mut cluster, spec) = (Cluster::default(), Arc::default());
         let classes = ["0", "1", "2"].map(|index| {
-            let labels = Labels::from([("index".to_owned(), index.to_owned())]);
-            cluster.acquire_class(&spec, "", &labels).0
+            let labels = Arc::new(Labels::from([("index".to_owned(), index.to_owned())]));
+            let labels = cluster.topology.acquire_labels("", &labels);
+            cluster.acquire_class(&spec, labels)
         });
         assert!(classes.iter().all(|class| *class == classes[0]), "no selector refers to their index");
     }

@@ -18,6 +18,7 @@ pub(crate) mod node;
 mod nodes;
 pub(crate) mod pod;
 pub(crate) mod profile;
+mod steps;
 pub(crate) mod topology;
 pub(crate) mod transaction;
 
@@ -39,11 +40,14 @@ use journal::{Journal, Touch};
 use node::{Node, NominatedLoad};
 use pod::{Counted, Pod, PodState};
 use profile::ProfileRules;
+use steps::StepCounter;
 use topology::{Presence, Topology};
 
 /// The state of the cluster.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cluster {
+    /// Counts evaluations of nodes: what a decision costs, independent of the machine.
+    pub(crate) steps: StepCounter,
     pub(crate) resources: ResourceNames,
     pub(crate) classes: Classes,
     nodes: Slab<Node>,
@@ -208,9 +212,9 @@ impl Cluster {
         let uid: Box<str> = pod.id.uid.as_str().into();
         let (group, created_ms, priority) = (pod.group, pod.created_ms, pod.priority);
         let shared = group.and_then(|group| self.shared_priority(group));
-        let (name, labels) = (pod.id.clone(), pod.labels.clone());
+        let label_set = pod.label_set;
         let id = PodId(self.pods.insert(pod));
-        self.topology.label_sets.add(&name.namespace, &labels, id);
+        self.topology.add_pod(label_set, id);
         self.pods_by_uid.insert(uid, id);
         self.list_if_leaving(id);
         if let Some(group_id) = group {
@@ -231,7 +235,8 @@ impl Cluster {
         self.count_out(id);
         let pod = self.pods.remove(id.0).expect("a removed pod exists");
         self.pods_by_uid.remove(pod.id.uid.as_str());
-        self.topology.label_sets.remove(&pod.id.namespace, &pod.labels, id);
+        self.topology.remove_pod(pod.label_set, id);
+        self.topology.release_labels(pod.label_set);
         if let Some(group_id) = pod.group {
             let group = self.group_mut(group_id);
             group.members.remove(&(pod.created_ms, id));

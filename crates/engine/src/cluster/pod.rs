@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::model::Millis;
-use crate::model::ids::{ClassId, GroupId, NodeId};
+use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId};
 use crate::model::labels::Labels;
 use crate::model::pod::{Lifetime, PodName, PodRefusal, StartStamp};
 use crate::model::subject::Subject;
@@ -78,6 +78,8 @@ pub(crate) struct Pod {
     pub(crate) is_static: bool,
     /// Its labels.
     pub(crate) labels: Arc<Labels>,
+    /// The set of pods with its labels.
+    pub(crate) label_set: LabelSetId,
     /// When it started to run.
     pub(crate) started_ms: Option<Millis>,
     /// The cost of its loss, as set by its owner.

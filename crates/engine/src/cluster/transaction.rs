@@ -222,8 +222,9 @@ pub(super) mod tests {
                 let requests = [("example.com/gpu".to_owned(), 3), ("memory".to_owned(), 7)].into();
                 ClassSpec { requests, scoring_cpu_milli: 100, ..ClassSpec::default() }
             };
-            let (class, _) = cluster.acquire_class(&Arc::new(spec), "", &crate::model::labels::Labels::new());
-            let id = cluster.add_pod(pod(number, class));
+            let labels = cluster.acquire_labels("", &Arc::default());
+            let class = cluster.acquire_class(&Arc::new(spec), labels);
+            let id = cluster.add_pod(pod(number, class, labels));
             match number {
                 0..=1 => cluster.set_state(id, PodState::Bound(NodeId(number))),
                 2 => cluster.set_state(id, PodState::Assumed(NodeId(0))),
@@ -247,7 +248,7 @@ pub(super) mod tests {
             && one.topology == other.topology
     }
 
-    pub(crate) fn pod(number: u32, class: ClassId) -> Pod {
+    pub(crate) fn pod(number: u32, class: ClassId, label_set: crate::model::ids::LabelSetId) -> Pod {
         Pod {
             id: Arc::new(PodName { uid: number.to_string(), ..PodName::default() }),
             class,
@@ -260,6 +261,7 @@ pub(super) mod tests {
             terminating: false,
             is_static: false,
             labels: Arc::default(),
+            label_set,
             started_ms: None,
             preemption_cost: 0,
             eviction: None,

@@ -78,11 +78,10 @@ pub(crate) fn has_room_ignoring_inter_pod(class: &PodClass, node: &Node, view: &
 
 /// Whether all inter-pod filters pass.
 pub(crate) fn passes_inter_pod_filters(class: &PodClass, node: &Node, view: &View<'_>) -> bool {
-    !class.has_inter_pod_terms()
-        || filters(class).all(|filter| match filter {
-            Filter::Static(_) | Filter::Load(_) => true,
-            Filter::InterPod(filter) => (filter.failure_reason)(class, node, view).is_none(),
-        })
+    filters(class).all(|filter| match filter {
+        Filter::Static(_) | Filter::Load(_) => true,
+        Filter::InterPod(filter) => (filter.failure_reason)(class, node, view).is_none(),
+    })
 }
 
 /// How many more pods of the class fit on a node that passes the static filters, by the load filters alone.

@@ -15,14 +15,14 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     if failure_reason(class, node, view).is_some() {
         return 0;
     }
-    let (Some(rules), Some(inter_pod)) = (&class.rules, &view.inter_pod) else { return i64::MAX };
+    let (rules, Some(inter_pod)) = (&class.rules, &view.inter_pod) else { return i64::MAX };
     let limited = rules.spread.iter().filter(|constraint| constraint.matches_itself);
     limited.filter_map(|constraint| inter_pod.room_within_skew(constraint)).min().unwrap_or(i64::MAX)
 }
 
 fn failure_reason(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Reason> {
     let terms = &class.spec.inter_pod.as_ref()?.spread.do_not_schedule;
-    let rules = class.rules.as_ref()?;
+    let rules = &class.rules;
     terms.iter().zip(&rules.spread).find_map(|(term, constraint)| {
         if !node.labels.contains_key(&term.topology_key) {
             return Some(Reason::SpreadLabel);
@@ -45,7 +45,8 @@ impl InterPodView<'_> {
             // The other domains may fill up, too, unless the global minimum counts as zero anyway.
             return too_few_domains.then_some(max_skew);
         }
-        let there = i64::from(counts.count(domain) + self.nominated_count(constraint.counts, domain));
+        let there =
+            i64::from(topology.count(constraint.counts, domain) + self.nominated_count(constraint.counts, domain));
         if too_few_domains {
             return Some(max_skew - there);
         }

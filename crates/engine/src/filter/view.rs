@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use crate::cluster::Cluster;
 use crate::cluster::load::Load;
+use crate::cluster::topology::ExistingTerms;
 use crate::model::ids::NodeId;
 
 /// A node as seen by a pod or group of a certain priority.
@@ -23,6 +24,8 @@ pub(crate) struct InterPodView<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) node: NodeId,
     pub(crate) priority: i32,
+    /// The terms of existing pods on the class, if they are known already.
+    pub(crate) existing: Option<&'a ExistingTerms>,
     /// Evaluate as if the cluster had no pods.
     pub(crate) without_pods: bool,
 }
@@ -33,13 +36,14 @@ impl<'a> View<'a> {
         View {
             load,
             blocked_by_reservation: false,
-            inter_pod: Some(InterPodView { cluster, node, priority: i32::MAX, without_pods: true }),
+            inter_pod: Some(InterPodView { cluster, node, priority: i32::MAX, existing: None, without_pods: true }),
         }
     }
 }
 
 /// A node as seen by a pod or group of this priority.
 pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
+    cluster.steps.add(1);
     let node = cluster.node(id);
     let load = match &node.nominated_load {
         None => Cow::Borrowed(&node.load),
@@ -50,7 +54,7 @@ pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
     View {
         load,
         blocked_by_reservation,
-        inter_pod: Some(InterPodView { cluster, node: id, priority, without_pods: false }),
+        inter_pod: Some(InterPodView { cluster, node: id, priority, existing: None, without_pods: false }),
     }
 }
 

@@ -37,6 +37,14 @@ dense_id!(
     SelectorId
 );
 dense_id!(
+    /// Pods of one namespace with the same labels.
+    LabelSetId
+);
+dense_id!(
+    /// The label sets that the same selectors match.
+    MatchSetId
+);
+dense_id!(
     /// An affinity or anti-affinity term of existing pods.
     AffinityTermId
 );

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::ids::ResourceId;
+use super::ids::{ResourceId, Slab};
 
 /// The largest amount of one resource that a pod may request or a node may have (1 PiB, or 10^12 CPUs).
 pub(crate) const AMOUNT_MAX: i64 = 1 << 50;
@@ -18,6 +18,9 @@ pub const PODS_PER_NODE_MAX: usize = 4096;
 
 /// The most resource names that one engine can hold. A cluster has tens.
 pub(crate) const RESOURCE_NAMES_MAX: usize = 4096;
+
+/// The most resource names that one pod may request.
+pub(crate) const NAMES_PER_POD_MAX: usize = 64;
 
 /// The most names that may be in use for pods to introduce new ones, so that users who create pods cannot use up the
 /// names that nodes need.
@@ -38,16 +41,28 @@ pub(crate) fn is_scalar(resource: ResourceId) -> bool {
     resource.0 > EPHEMERAL_STORAGE.0
 }
 
-/// Resource names and their ids.
+/// A resource name in use.
+#[derive(Clone, Debug, PartialEq)]
+struct ResourceName {
+    name: Box<str>,
+    /// The pod classes that request it.
+    users: u32,
+    /// Whether it stays without users: nodes have it, or scores weigh it.
+    pinned: bool,
+}
+
+/// Resource names and their ids. A name that only pods have introduced is forgotten with the last of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ResourceNames {
-    names: Vec<Box<str>>,
+    names: Slab<ResourceName>,
     ids: BTreeMap<Box<str>, ResourceId>,
+    /// Names were forgotten.
+    has_forgotten: bool,
 }
 
 impl Default for ResourceNames {
     fn default() -> Self {
-        let mut names = Self { names: Vec::new(), ids: BTreeMap::new() };
+        let mut names = Self { names: Slab::default(), ids: BTreeMap::new(), has_forgotten: false };
         for name in ["cpu", "memory", "ephemeral-storage"] {
             names.intern(name).expect("three names fit");
         }
@@ -56,16 +71,44 @@ impl Default for ResourceNames {
 }
 
 impl ResourceNames {
-    /// The id of a name, assigned on first use; `None` when there are too many names.
+    /// The id of a name, which stays; `None` when there are too many names.
     pub(crate) fn intern(&mut self, name: &str) -> Option<ResourceId> {
+        let id = self.id_of(name)?;
+        self.names.get_mut(id.0).expect("a listed name exists").pinned = true;
+        Some(id)
+    }
+
+    /// The id of a name, which stays until it is released; `None` when there are too many names.
+    pub(crate) fn acquire(&mut self, name: &str) -> Option<ResourceId> {
+        let id = self.id_of(name)?;
+        self.names.get_mut(id.0).expect("a listed name exists").users += 1;
+        Some(id)
+    }
+
+    /// Drops one reference.
+    pub(crate) fn release(&mut self, id: ResourceId) {
+        let name = self.names.get_mut(id.0).expect("a name in use exists");
+        name.users -= 1;
+        if name.users == 0 && !name.pinned {
+            let name = self.names.remove(id.0).expect("a name in use exists");
+            self.ids.remove(&name.name);
+            self.has_forgotten = true;
+        }
+    }
+
+    /// Whether names were forgotten since the last call.
+    pub(crate) fn take_forgotten(&mut self) -> bool {
+        std::mem::take(&mut self.has_forgotten)
+    }
+
+    fn id_of(&mut self, name: &str) -> Option<ResourceId> {
         if let Some(id) = self.ids.get(name) {
             return Some(*id);
         }
-        if self.names.len() >= RESOURCE_NAMES_MAX {
+        if self.ids.len() >= RESOURCE_NAMES_MAX {
             return None;
         }
-        let id = ResourceId(self.names.len() as u32);
-        self.names.push(name.into());
+        let id = ResourceId(self.names.insert(ResourceName { name: name.into(), users: 0, pinned: false }));
         self.ids.insert(name.into(), id);
         Some(id)
     }
@@ -73,12 +116,12 @@ impl ResourceNames {
     /// Whether all these names are known or could be interned within the limit.
     pub(crate) fn has_room_for<'a>(&self, names: impl Iterator<Item = &'a str>, limit: usize) -> bool {
         let new = names.filter(|name| !self.ids.contains_key(*name)).count();
-        new == 0 || self.names.len() + new <= limit
+        new == 0 || self.ids.len() + new <= limit
     }
 
     /// The name behind an id.
     pub(crate) fn name(&self, id: ResourceId) -> &str {
-        &self.names[id.slot()]
+        &self.names.get(id.0).expect("a name in use exists").name
     }
 
     /// The id of a known name.
@@ -176,6 +219,22 @@ mod tests {
         long.sub(&requests);
         assert_eq!(long, ResourceVec::default());
         assert_eq!(ResourceVec::default(), long);
+    }
+
+    #[test]
+    fn name_that_only_pods_had_is_forgotten_with_the_last_of_them() {
+        let mut names = ResourceNames::default();
+        let before = names.clone();
+        let [first, second] = [0, 1].map(|_| names.acquire("example.com/x").unwrap());
+        assert_eq!(first, second);
+        names.release(first);
+        assert_eq!(names.get("example.com/x"), Some(first));
+        names.release(first);
+        assert_eq!((names.get("example.com/x"), names.ids.len()), (None, before.ids.len()));
+        assert_eq!(names.acquire("example.com/y"), Some(first), "the id is used again");
+        names.intern("example.com/y");
+        names.release(first);
+        assert_eq!(names.get("example.com/y"), Some(first), "a node has it");
     }
 
     #[test]

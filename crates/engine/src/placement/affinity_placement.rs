@@ -17,8 +17,15 @@ use crate::model::ids::{ClassId, NodeId};
 /// Whether placing other pods can make more nodes feasible for a class: pods that match its required affinity, or pods
 /// that raise the minimum of a spread constraint.
 pub(crate) fn may_gain_feasible_nodes(cluster: &Cluster, class: ClassId) -> bool {
-    let rules = cluster.class(class).rules.as_ref();
-    rules.is_some_and(|rules| !rules.required_affinity.is_empty() || !rules.spread.is_empty())
+    let rules = &cluster.class(class).rules;
+    !rules.required_affinity.is_empty() || !rules.spread.is_empty()
+}
+
+/// Whether placing a pod of another class can make more nodes feasible for a class.
+pub(crate) fn gains_feasible_nodes_by(cluster: &Cluster, class: ClassId, placed: ClassId) -> bool {
+    let (rules, placed) = (&cluster.class(class).rules, cluster.class(placed));
+    let spread = rules.spread.iter().map(|constraint| &constraint.counts);
+    rules.required_affinity.iter().chain(spread).any(|counts| cluster.topology.is_counted_in(placed, *counts))
 }
 
 /// Whether placing pods of the request can only make nodes infeasible.
@@ -29,7 +36,7 @@ pub(super) fn only_loses_feasible_nodes(cluster: &Cluster, request: &PlacementRe
 /// Whether filling nodes best first, domain by domain for self-affine pods, places as many pods of equal requirements
 /// as possible.
 pub(super) fn greedy_is_exact(cluster: &Cluster, request: &PlacementRequest) -> bool {
-    let Some(rules) = request.lots.first().and_then(|lot| cluster.class(lot.class).rules.as_ref()) else { return true };
+    let Some(rules) = request.lots.first().map(|lot| &cluster.class(lot.class).rules) else { return true };
     let topology_key = |counts| cluster.topology.domain_counts(counts).topology_key;
     // In a domain of a single node, anti-affinity limits the room on that node only.
     let mut keys: Vec<_> = rules.matches_own_anti_affinity.iter().map(|counts| topology_key(*counts)).collect();
@@ -81,24 +88,19 @@ pub(super) fn place_in_one_domain(
 
 /// Whether the next pod of a class would be the first that matches its own required affinity.
 fn is_first_of_self_affine(cluster: &Cluster, class: ClassId) -> bool {
-    cluster.class(class).rules.as_ref().is_some_and(|rules| {
-        rules.matches_own_affinity
-            && rules.required_affinity.iter().all(|counts| cluster.topology.domain_counts(*counts).is_empty())
-    })
+    let rules = &cluster.class(class).rules;
+    rules.matches_own_affinity && rules.required_affinity.iter().all(|counts| cluster.topology.counts_none(*counts))
 }
 
 /// A node of each domain that might hold the required pods of a lot, smallest domain first.
 fn domains(cluster: &Cluster, request: &PlacementRequest, lot: &Lot) -> Vec<NodeId> {
     let class = cluster.class(lot.class);
-    let Some(counts) = class.rules.as_ref().and_then(|rules| rules.required_affinity.first()) else {
-        return Vec::new();
-    };
+    let Some(counts) = class.rules.required_affinity.first() else { return Vec::new() };
     let topology_key = cluster.topology.topology_key(cluster.topology.domain_counts(*counts).topology_key);
     let others: usize = request.lots.iter().filter(|other| other.subset == lot.subset).map(Lot::len).sum();
     let needed = (request.needs[lot.subset] as usize).saturating_sub(others - lot.len()).max(1) as i64;
     // Spread pods may gain feasible nodes, so only room counts.
-    let spreads = class.rules.as_ref().is_some_and(|rules| !rules.spread.is_empty());
-    let copies = if spreads { filter::copies_max_ignoring_inter_pod } else { filter::copies_max };
+    let copies = if class.rules.spread.is_empty() { filter::copies_max } else { filter::copies_max_ignoring_inter_pod };
     let room = |domain: u32| {
         let nodes =
             topology_key.nodes(domain).iter().filter(|node| filter::passes_static_filters(class, cluster.node(**node)));

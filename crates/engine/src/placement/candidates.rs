@@ -39,10 +39,12 @@ enum Ranking {
 
 impl Candidates {
     pub(crate) fn new(cluster: &Cluster, scorer: &Scorer, class: ClassId, priority: i32) -> Self {
-        let rules = cluster.class(class).rules.as_ref().filter(|rules| !rules.has_no_terms());
-        let ranking = match rules {
-            None => Ranking::Independent(IndependentRanking::default()),
-            Some(rules) => Ranking::ByEquivalence(Box::new(EquivalenceRanking::new(cluster, rules, priority))),
+        let existing = cluster.topology.existing_terms(cluster.class(class));
+        let keys = cluster.topology.keys_in_use(cluster.class(class), &existing);
+        let ranking = if keys.is_empty() {
+            Ranking::Independent(IndependentRanking::default())
+        } else {
+            Ranking::ByEquivalence(Box::new(EquivalenceRanking::new(cluster, class, (keys, existing), priority)))
         };
         let nodes = vec![Candidate::default(); cluster.node_slots()];
         let (seen, images) = (cluster.journal.end(), image_state(cluster, class));
@@ -59,10 +61,11 @@ impl Candidates {
 
     /// Applies the changes since the last refresh.
     pub(crate) fn refresh(&mut self, cluster: &Cluster, scorer: &Scorer) {
-        if self.seen == cluster.journal.end() && self.ranking_is_current(cluster) {
+        let is_current = self.update_terms(cluster);
+        if is_current && self.seen == cluster.journal.end() {
             return;
         }
-        let missed = cluster.journal.since(self.seen).filter(|touches| self.can_repair(cluster, touches));
+        let missed = cluster.journal.since(self.seen).filter(|touches| is_current && self.can_repair(cluster, touches));
         let Some(touches) = missed else {
             *self = Self::new(cluster, scorer, self.class, self.priority);
             return;
@@ -85,15 +88,19 @@ impl Candidates {
         // Topology domains may have changed with a node.
         let moved = matches!(self.ranking, Ranking::ByEquivalence(_)) && touches.iter().any(|touch| touch.itself);
         let same_images = self.images == image_state(cluster, self.class);
-        !grown && !moved && same_images && touches.len() < 2 * self.nodes.len() + 64 && self.ranking_is_current(cluster)
+        !grown && !moved && same_images && touches.len() < 2 * self.nodes.len() + 64
     }
 
-    fn ranking_is_current(&self, cluster: &Cluster) -> bool {
-        let rules = cluster.class(self.class).rules.as_ref().filter(|rules| !rules.has_no_terms());
-        match (&self.ranking, rules) {
-            (Ranking::Independent(_), None) => true,
-            (Ranking::ByEquivalence(ranking), Some(rules)) => ranking.is_for(rules),
-            _ => false,
+    /// Updates what the ranking knows of the terms of existing pods. Returns whether it considers all that matter now.
+    fn update_terms(&mut self, cluster: &Cluster) -> bool {
+        let existing = cluster.topology.existing_terms(cluster.class(self.class));
+        let keys = cluster.topology.keys_in_use(cluster.class(self.class), &existing);
+        match &mut self.ranking {
+            Ranking::Independent(_) => keys.is_empty(),
+            Ranking::ByEquivalence(ranking) => {
+                ranking.existing = existing;
+                ranking.has_keys(cluster, &keys)
+            }
         }
     }
 

@@ -23,7 +23,7 @@ mod tournament;
 
 use crate::cluster::transaction::Transaction;
 use crate::model::ids::ClassId;
-pub(crate) use affinity_placement::may_gain_feasible_nodes;
+pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
 pub(crate) use request::{Lot, PlacementRequest, Verdict};
 

@@ -7,7 +7,6 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
@@ -15,6 +14,7 @@ use super::candidate::Candidate;
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
 use crate::cluster::topology::rules::{InterPodRules, SpreadConstraint};
+use crate::cluster::topology::{ExistingTerms, TopologyKey};
 use crate::filter::{self, InterPodView};
 use crate::model::ids::{ClassId, DomainCountsId, NodeId, Slab, TopologyKeyId};
 use crate::score::inter_pod_affinity::Span;
@@ -64,10 +64,12 @@ struct DomainSizes {
 /// The nodes of a class in sets of equivalent nodes.
 #[derive(Clone, Debug)]
 pub(super) struct EquivalenceRanking {
-    rules: Arc<InterPodRules>,
+    class: ClassId,
     priority: i32,
-    /// The topology keys of all terms.
-    topology_keys: Vec<TopologyKeyId>,
+    /// The terms of existing pods on the class.
+    pub(super) existing: ExistingTerms,
+    /// The topology keys of all terms, and more, with their serial numbers.
+    topology_keys: BTreeMap<TopologyKeyId, Option<u64>>,
     sets: Slab<EquivalenceSet>,
     by_signature: BTreeMap<Signature, u32>,
     /// By node slot: its set, and its load score there.
@@ -76,18 +78,18 @@ pub(super) struct EquivalenceRanking {
 }
 
 impl EquivalenceRanking {
-    pub(super) fn new(cluster: &Cluster, rules: &Arc<InterPodRules>, priority: i32) -> Self {
-        let demands =
-            rules.required_affinity.iter().chain(&rules.anti_affinity).chain(&rules.existing_anti_affinity).copied();
-        let spread =
-            rules.spread.iter().map(|constraint| constraint.counts).chain(rules.spread_scoring.iter().copied());
-        let counts = demands.chain(spread).chain(rules.preferred.iter().map(|(counts, _)| *counts));
-        let topology_keys: BTreeSet<TopologyKeyId> =
-            counts.map(|counts| cluster.topology.domain_counts(counts).topology_key).collect();
+    pub(super) fn new(
+        cluster: &Cluster,
+        class: ClassId,
+        (topology_keys, existing): (BTreeSet<TopologyKeyId>, ExistingTerms),
+        priority: i32,
+    ) -> Self {
+        let serial = |key: TopologyKeyId| (key, cluster.topology.serial(key));
         Self {
-            rules: rules.clone(),
+            class,
             priority,
-            topology_keys: topology_keys.into_iter().collect(),
+            existing,
+            topology_keys: topology_keys.into_iter().map(serial).collect(),
             sets: Slab::default(),
             by_signature: BTreeMap::new(),
             set_by_node: vec![(NO_SET, 0); cluster.node_slots()],
@@ -95,8 +97,11 @@ impl EquivalenceRanking {
         }
     }
 
-    pub(super) fn is_for(&self, rules: &Arc<InterPodRules>) -> bool {
-        Arc::ptr_eq(&self.rules, rules)
+    /// Whether nodes are told apart by these topology keys.
+    pub(super) fn has_keys(&self, cluster: &Cluster, keys: &BTreeSet<TopologyKeyId>) -> bool {
+        let mut known = self.topology_keys.iter();
+        known.all(|(key, serial)| cluster.topology.serial(*key) == *serial)
+            && keys.iter().all(|key| self.topology_keys.contains_key(key))
     }
 
     /// Moves a node to the set that it belongs to now. `rescale` then updates the scores.
@@ -140,9 +145,15 @@ impl EquivalenceRanking {
 
     fn signature(&self, cluster: &Cluster, node: NodeId, raw: StaticScore) -> Signature {
         let topology = &cluster.topology;
-        let inter_pod = InterPodView { cluster, node, priority: self.priority, without_pods: false };
+        let inter_pod = InterPodView {
+            cluster,
+            node,
+            priority: self.priority,
+            existing: Some(&self.existing),
+            without_pods: false,
+        };
         let mut signature: Signature = [raw.taints, raw.node_affinity].into_iter().collect();
-        signature.extend(self.topology_keys.iter().map(|topology_key| {
+        signature.extend(self.topology_keys.keys().map(|topology_key| {
             match topology.topology_key(*topology_key).domain(node) {
                 None => NOWHERE,
                 Some(domain) if topology.topology_key(*topology_key).nodes(domain).len() == 1 => SINGLE,
@@ -152,13 +163,16 @@ impl EquivalenceRanking {
         // For a domain of a single node, its counts are part of the signature; for a larger domain, the domain itself
         // is.
         let single = |counts: &DomainCountsId| single_node_domain(cluster, *counts, node);
-        let count = |counts: &DomainCountsId, domain| i64::from(topology.domain_counts(*counts).count(domain));
+        let count = |counts: &DomainCountsId, domain| i64::from(topology.count(*counts, domain));
         let of = |counts: &DomainCountsId, number: &dyn Fn(u32) -> i64| single(counts).map_or(0, number);
-        let rules = &self.rules;
+        let class = cluster.class(self.class);
+        let rules = &class.rules;
         signature
             .extend(rules.required_affinity.iter().map(|counts| of(counts, &|domain| count(counts, domain).min(1))));
-        let anti_affinity = rules.anti_affinity.iter().chain(&rules.existing_anti_affinity);
+        let anti_affinity = rules.anti_affinity.iter();
         signature.extend(anti_affinity.map(|counts| of(counts, &|_| i64::from(inter_pod.has_matching_pod(*counts)))));
+        let is_single = |key| has_single_node_domain(topology.topology_key(key), node);
+        signature.push(i64::from(inter_pod.is_avoided(class, &self.existing, is_single)));
         for SpreadConstraint { counts, .. } in &rules.spread {
             let nominated = of(counts, &|domain| i64::from(inter_pod.nominated_count(*counts, domain)));
             signature.extend([of(counts, &|domain| count(counts, domain)), nominated]);
@@ -166,19 +180,23 @@ impl EquivalenceRanking {
         signature.extend(rules.spread_scoring.iter().map(|counts| of(counts, &|domain| count(counts, domain))));
         let preferences =
             rules.preferred.iter().map(|(counts, weight)| of(counts, &|domain| count(counts, domain) * weight));
-        signature.push(preferences.sum());
+        signature.push(preferences.sum::<i64>() + self.existing.score(topology, node, is_single));
         signature
     }
 
     /// Evaluates the inter-pod filters and scores of all sets again.
     pub(super) fn rescale(&mut self, cluster: &Cluster, scorer: &Scorer, class: ClassId) {
         let class = cluster.class(class);
+        cluster.steps.add(self.by_signature.len());
         for set in self.by_signature.values() {
             let set = self.sets.get_mut(*set).expect("a listed set exists");
             let node = set.first();
-            let view = filter::view(cluster, node, self.priority);
+            let mut view = filter::view(cluster, node, self.priority);
+            if let Some(inter_pod) = &mut view.inter_pod {
+                inter_pod.existing = Some(&self.existing);
+            }
             set.feasible = filter::passes_inter_pod_filters(class, cluster.node(node), &view);
-            set.inter_pod.affinity = inter_pod_affinity(cluster, &self.rules, node);
+            set.inter_pod.affinity = inter_pod_affinity(cluster, class, &self.existing, node);
         }
         let spread = self.scale_spread(cluster, class);
         self.normalized_by = Normalization { spread, ..self.raw_ranges() };
@@ -208,19 +226,17 @@ impl EquivalenceRanking {
 
     /// Scores the topology spread of all sets and returns the scale for their normalization.
     fn scale_spread(&mut self, cluster: &Cluster, class: &PodClass) -> Option<topology_spread::Scale> {
-        let should = &class.spec.inter_pod.as_ref().filter(|_| !self.rules.spread_scoring.is_empty())?.spread;
+        let rules = &class.rules;
+        let should = &class.spec.inter_pod.as_ref().filter(|_| !rules.spread_scoring.is_empty())?.spread;
         let tolerates_missing = should.scores_nodes_without_keys;
         let mut sizes: Vec<DomainSizes> = vec![DomainSizes::default(); should.schedule_anyway.len()];
         for set in self.feasible_sets() {
-            let counts = domain_counts(cluster, &self.rules, set);
+            let counts = domain_counts(cluster, rules, set);
             if !tolerates_missing && counts.iter().any(Option::is_none) {
                 continue;
             }
-            let one = self
-                .rules
-                .spread_scoring
-                .iter()
-                .map(|counts| single_node_domain(cluster, *counts, set.first()).is_some());
+            let one =
+                rules.spread_scoring.iter().map(|counts| single_node_domain(cluster, *counts, set.first()).is_some());
             for ((size, count), is_one) in sizes.iter_mut().zip(counts).zip(one) {
                 size.nodes += set.nodes.len();
                 if is_one {
@@ -238,7 +254,7 @@ impl EquivalenceRanking {
             topology_spread::Scale { weights: sizes.map(topology_spread::weight).collect(), least: i64::MAX, most: 0 };
         for set in self.by_signature.values() {
             let set = self.sets.get_mut(*set).expect("a listed set exists");
-            let counts = domain_counts(cluster, &self.rules, set);
+            let counts = domain_counts(cluster, rules, set);
             set.inter_pod.spread = (tolerates_missing || counts.iter().all(Option::is_some)).then(|| {
                 let terms = counts.iter().zip(&scale.weights).zip(&should.schedule_anyway);
                 topology_spread::raw(
@@ -282,22 +298,28 @@ impl EquivalenceRanking {
 /// The domain of a node, if the node is the only one in it.
 fn single_node_domain(cluster: &Cluster, counts: DomainCountsId, node: NodeId) -> Option<u32> {
     let topology_key = cluster.topology.topology_key(cluster.topology.domain_counts(counts).topology_key);
-    topology_key.domain(node).filter(|domain| topology_key.nodes(*domain).len() == 1)
+    topology_key.domain(node).filter(|_| has_single_node_domain(topology_key, node))
+}
+
+/// Whether a node is the only one in its domain.
+fn has_single_node_domain(topology_key: &TopologyKey, node: NodeId) -> bool {
+    topology_key.domain(node).is_some_and(|domain| topology_key.nodes(domain).len() == 1)
 }
 
 /// The raw inter-pod affinity score of a node.
-fn inter_pod_affinity(cluster: &Cluster, rules: &InterPodRules, node: NodeId) -> i64 {
+fn inter_pod_affinity(cluster: &Cluster, class: &PodClass, existing: &ExistingTerms, node: NodeId) -> i64 {
     let count = |counts| cluster.topology.count_near(counts, node).map_or(0, i64::from);
-    rules.preferred.iter().map(|(counts, weight)| count(*counts) * weight).sum()
+    let own: i64 = class.rules.preferred.iter().map(|(counts, weight)| count(*counts) * weight).sum();
+    own + existing.score(&cluster.topology, node, |_| true)
 }
 
 /// By constraint: the domain of a set, and the number of matching pods in it.
 fn domain_counts(cluster: &Cluster, rules: &InterPodRules, set: &EquivalenceSet) -> SmallVec<[Option<(u32, u32)>; 2]> {
     let node = set.first();
-    let count = |counts: &DomainCountsId| {
-        let counts = cluster.topology.domain_counts(*counts);
+    let count = |id: &DomainCountsId| {
+        let counts = cluster.topology.domain_counts(*id);
         let domain = cluster.topology.topology_key(counts.topology_key).domain(node)?;
-        Some((domain, counts.count(domain)))
+        Some((domain, cluster.topology.count(*id, domain)))
     };
     rules.spread_scoring.iter().map(count).collect()
 }

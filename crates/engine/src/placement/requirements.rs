@@ -6,6 +6,7 @@
 use super::request::PlacementRequest;
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
+use crate::cluster::topology::Topology;
 use crate::model::class::ClassSpec;
 use crate::model::inter_pod::InterPodConstraints;
 
@@ -13,13 +14,15 @@ use crate::model::inter_pod::InterPodConstraints;
 pub(super) fn have_equal_requirements(cluster: &Cluster, request: &PlacementRequest) -> bool {
     let mut classes = request.lots.iter().map(|lot| lot.class);
     let Some(first) = classes.next() else { return true };
-    classes.all(|class| class == first || equal_requirements(cluster.class(first), cluster.class(class)))
+    classes.all(|class| {
+        class == first || equal_requirements(&cluster.topology, cluster.class(first), cluster.class(class))
+    })
 }
 
-fn equal_requirements(one: &PodClass, other: &PodClass) -> bool {
+fn equal_requirements(topology: &Topology, one: &PodClass, other: &PodClass) -> bool {
     one.disabled_filters == other.disabled_filters
         && equal_spec(&one.spec, &other.spec)
-        && equal_inter_pod_rules(one, other)
+        && equal_inter_pod_rules(topology, one, other)
 }
 
 fn equal_spec(one: &ClassSpec, other: &ClassSpec) -> bool {
@@ -41,18 +44,15 @@ fn equal_spec(one: &ClassSpec, other: &ClassSpec) -> bool {
 }
 
 /// Whether the same inter-pod rules apply to both, and their pods count equally for those rules.
-fn equal_inter_pod_rules(one: &PodClass, other: &PodClass) -> bool {
-    let (Some(left), Some(right)) = (&one.rules, &other.rules) else {
-        return !one.has_required_inter_pod_terms() && !other.has_required_inter_pod_terms();
-    };
+fn equal_inter_pod_rules(topology: &Topology, one: &PodClass, other: &PodClass) -> bool {
+    let (left, right) = (&one.rules, &other.rules);
     let spread = left.spread.iter().map(|constraint| &constraint.counts);
-    let mut required =
-        left.required_affinity.iter().chain(&left.anti_affinity).chain(&left.existing_anti_affinity).chain(spread);
+    let mut required = left.required_affinity.iter().chain(&left.anti_affinity).chain(spread);
     left.required_affinity == right.required_affinity
         && left.anti_affinity == right.anti_affinity
-        && left.existing_anti_affinity == right.existing_anti_affinity
         && left.spread == right.spread
-        && required.all(|counts| left.counts_in(*counts) == right.counts_in(*counts))
+        && topology.have_equal_existing_anti_affinity(one.matches, other.matches)
+        && required.all(|counts| topology.is_counted_in(one, *counts) == topology.is_counted_in(other, *counts))
 }
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
             class(|spec| spec.scoring_cpu_milli = 7),
             class(|spec| spec.inter_pod = Some(spread(false))),
         ] {
-            assert!(equal_requirements(&plain, &like), "{like:?}");
+            assert!(equal_requirements(&Topology::default(), &plain, &like), "{like:?}");
         }
         for unlike in [
             class(|spec| _ = spec.requests.insert("cpu".to_owned(), 1)),
@@ -103,7 +103,7 @@ mod tests {
             class(|spec| spec.enforced_terms = Some(Vec::new())),
             class(|spec| spec.inter_pod = Some(spread(true))),
         ] {
-            assert!(!equal_requirements(&plain, &unlike), "{unlike:?}");
+            assert!(!equal_requirements(&Topology::default(), &plain, &unlike), "{unlike:?}");
         }
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn search(
     resources.sort_unstable();
     resources.dedup();
     let has_inter_pod_terms =
-        request.lots.iter().any(|lot| transaction.cluster().class(lot.class).has_required_inter_pod_terms());
+        request.lots.iter().any(|lot| transaction.cluster().has_required_inter_pod_terms(lot.class));
     let mut search = Search {
         has_inter_pod_terms,
         transaction,

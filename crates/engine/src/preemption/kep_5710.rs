@@ -124,7 +124,7 @@ impl Kep5710<'_, '_> {
     /// Whether all placed pods of the group still pass the inter-pod filters.
     fn group_still_passes_inter_pod_filters(&mut self) -> bool {
         let cluster = self.transaction.cluster();
-        let constrained = |pod: &PodId| cluster.class(cluster.pod(*pod).class).has_required_inter_pod_terms();
+        let constrained = |pod: &PodId| cluster.has_required_inter_pod_terms(cluster.pod(*pod).class);
         let placed: Vec<(PodId, NodeId)> = self.transaction.placed().filter(|(pod, _)| constrained(pod)).collect();
         placed.into_iter().all(|(pod, node)| {
             let savepoint = self.transaction.savepoint();

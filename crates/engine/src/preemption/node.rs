@@ -52,7 +52,7 @@ pub(crate) fn for_pod(
         }
         let effort = Effort::CHEAP;
         let exchange = Exchange { units: &units, costs: &costs, allowed: there, namespaces: &namespaces, effort };
-        let taken = if transaction.cluster().class(class).has_required_inter_pod_terms() {
+        let taken = if transaction.cluster().has_required_inter_pod_terms(class) {
             let savepoint = transaction.savepoint();
             let mut taken = victims(&mut ClusterDryRun { transaction, target }, &exchange);
             transaction.rollback_to(savepoint);

@@ -181,10 +181,9 @@ fn needed_members(cluster: &Cluster, id: GroupId) -> Vec<PodId> {
 
 /// Whether a pod of the class has required affinity to a pod of the unit: it may only fit while the unit stays.
 pub(crate) fn attracts(cluster: &Cluster, class: ClassId, unit: &VictimUnit) -> bool {
-    let rules = cluster.class(class).rules.as_ref();
-    let Some(rules) = rules.filter(|rules| !rules.required_affinity.is_empty()) else { return false };
+    let affinity = &cluster.class(class).rules.required_affinity;
     unit.pods.iter().any(|(pod, _)| {
-        let counted_in = cluster.class(cluster.pod(*pod).class).rules.as_ref().map(|rules| &rules.counts_in);
-        counted_in.is_some_and(|counted_in| rules.required_affinity.iter().any(|id| counted_in.contains(id)))
+        let class = cluster.class(cluster.pod(*pod).class);
+        affinity.iter().any(|counts| cluster.topology.is_counted_in(class, *counts))
     })
 }

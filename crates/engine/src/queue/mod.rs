@@ -3,15 +3,19 @@
 //! Order: priority, then creation time, then the UID of the group object (the greater first), then the name. An
 //! unschedulable entity is parked under the shapes of its pods and is only activated by an event that may make one of
 //! them fit. Of single pods with the same shape only the first is activated, the next one when that is placed. No
-//! entity is retried before its backoff is over.
+//! entity is retried before its backoff is over. A namespace whose attempts are expensive lets others of the same
+//! priority go first (`turns`).
 //!
 //! Must not depend on what makes a pod fit.
 
 pub(crate) mod backoff;
+mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+
+use turns::Turns;
 
 use crate::diagnosis::Victims;
 use crate::model::Millis;
@@ -57,6 +61,7 @@ pub(crate) enum QueueState {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) rank: Rank,
+    namespace: Arc<str>,
     pub(crate) state: QueueState,
     /// Failed attempts.
     pub(crate) attempts: u32,
@@ -81,11 +86,17 @@ struct Parked {
     groups: BTreeSet<GroupId>,
 }
 
+/// Entities in the order of the queue.
+type InOrder = BTreeSet<(Rank, Entity)>;
+
 /// The scheduling queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue {
     entries: BTreeMap<Entity, Entry>,
-    active: BTreeSet<(Rank, Entity)>,
+    active: InOrder,
+    /// The active entities by priority and namespace.
+    active_by_namespace: BTreeMap<(Reverse<i32>, Arc<str>), InOrder>,
+    turns: Turns,
     timers: BTreeSet<(Millis, Entity)>,
     parked: BTreeMap<PodShape, Parked>,
 }
@@ -100,7 +111,7 @@ impl Queue {
     }
 
     /// Adds an entity, or updates its rank; a new one is held until it is moved.
-    pub(crate) fn admit(&mut self, entity: Entity, rank: Rank) -> &Entry {
+    pub(crate) fn admit(&mut self, entity: Entity, rank: Rank, namespace: &str) -> &Entry {
         match self.entries.get(&entity) {
             Some(entry) if entry.rank == rank => {}
             Some(entry) => {
@@ -112,6 +123,7 @@ impl Queue {
             None => {
                 let entry = Entry {
                     rank,
+                    namespace: namespace.into(),
                     state: QueueState::Held,
                     attempts: 0,
                     searches: 0,
@@ -206,11 +218,29 @@ impl Queue {
         self.entries.remove(&entity)
     }
 
-    /// Takes the first active entity; it is held until it is moved.
+    /// Takes the first active entity whose turn it is; it is held until it is moved.
     pub(crate) fn pop(&mut self) -> Option<Entity> {
-        let (_, entity) = self.active.pop_first()?;
-        self.entries.get_mut(&entity).expect("a listed entity is known").state = QueueState::Held;
+        let (rank, first) = self.active.first()?;
+        let is_its_turn = self.turns.owed_until(&self.entries[first].namespace).is_none();
+        let entity = if is_its_turn { *first } else { self.first_by_turns(rank.priority) };
+        self.unlist(entity);
         Some(entity)
+    }
+
+    /// The first active entity of a priority of the namespace whose turn it is.
+    fn first_by_turns(&self, priority: Reverse<i32>) -> Entity {
+        let from = (priority, Arc::from(""));
+        let namespaces = self.active_by_namespace.range(from..).take_while(|((other, _), _)| *other == priority);
+        let firsts = namespaces.map(|((_, namespace), active)| {
+            let (rank, entity) = active.first().expect("a listed namespace has active entities");
+            (self.turns.owed_until(namespace), rank, *entity)
+        });
+        firsts.min().expect("an entity of this priority is active").2
+    }
+
+    /// Counts the steps of an attempt, which decide whose turn is next.
+    pub(crate) fn charge(&mut self, namespace: &str, steps: u64) {
+        self.turns.charge(&namespace.into(), steps);
     }
 
     /// Requeues entities whose backoff is over or whose retry is due.
@@ -269,7 +299,11 @@ impl Queue {
         let entry = self.entries.get_mut(&entity).expect("only a known entity can be listed");
         entry.state = state;
         match &entry.state {
-            QueueState::Active => drop(self.active.insert((entry.rank.clone(), entity))),
+            QueueState::Active => {
+                let key = (entry.rank.priority, entry.namespace.clone());
+                self.active_by_namespace.entry(key).or_default().insert((entry.rank.clone(), entity));
+                self.active.insert((entry.rank.clone(), entity));
+            }
             QueueState::Backoff(until) => drop(self.timers.insert((*until, entity))),
             QueueState::Held => {}
             QueueState::Parked { shapes, retry_at } => {
@@ -291,7 +325,15 @@ impl Queue {
         let Some(entry) = self.entries.get_mut(&entity) else { return };
         let rank = entry.rank.clone();
         match std::mem::replace(&mut entry.state, QueueState::Held) {
-            QueueState::Active => drop(self.active.remove(&(rank, entity))),
+            QueueState::Active => {
+                let key = (rank.priority, entry.namespace.clone());
+                let active = self.active_by_namespace.get_mut(&key).expect("an active entity is listed");
+                active.remove(&(rank.clone(), entity));
+                if active.is_empty() {
+                    self.active_by_namespace.remove(&key);
+                }
+                self.active.remove(&(rank, entity));
+            }
             QueueState::Backoff(until) => drop(self.timers.remove(&(until, entity))),
             QueueState::Held => {}
             QueueState::Parked { shapes, retry_at } => {
@@ -334,23 +376,45 @@ mod tests {
         let mut queue = Queue::default();
         let ranks = [rank(0, 5, "b"), rank(0, 5, "a"), rank(0, 4, "z"), rank(9, 99, "y")];
         for (number, rank) in ranks.into_iter().enumerate() {
-            queue.admit(pod(number as u32), rank);
+            queue.admit(pod(number as u32), rank, "");
             queue.move_to(pod(number as u32), QueueState::Active);
         }
-        queue.admit(Entity::Group(GroupId(0)), rank(5, 50, "g"));
+        queue.admit(Entity::Group(GroupId(0)), rank(5, 50, "g"), "");
         queue.move_to(Entity::Group(GroupId(0)), QueueState::Active);
         let order: Vec<Entity> = std::iter::from_fn(|| queue.pop()).collect();
         assert_eq!(order, [pod(3), Entity::Group(GroupId(0)), pod(2), pod(1), pod(0)]);
     }
 
     #[test]
+    fn namespace_with_an_expensive_attempt_lets_others_of_its_priority_go_first() {
+        let mut queue = Queue::default();
+        for (number, (priority, namespace)) in
+            [(0, "slow"), (0, "slow"), (0, "slow"), (0, "quick"), (0, "quick"), (-1, "other")].into_iter().enumerate()
+        {
+            queue.admit(pod(number as u32), rank(priority, number as Millis, "p"), namespace);
+            queue.move_to(pod(number as u32), QueueState::Active);
+        }
+        assert_eq!(queue.pop(), Some(pod(0)));
+        queue.charge("slow", 50_000);
+        assert_eq!(queue.pop(), Some(pod(3)), "waits for one expensive attempt only");
+        queue.charge("quick", 10);
+        assert_eq!(queue.pop(), Some(pod(4)));
+        queue.charge("quick", 60_000);
+        assert_eq!(queue.pop(), Some(pod(1)), "it has waited for as much work as it took");
+        queue.charge("slow", 50_000);
+        assert_eq!(queue.pop(), Some(pod(2)), "nobody else of this priority is waiting");
+        assert_eq!(queue.pop(), Some(pod(5)));
+        assert_eq!(queue.pop(), None);
+    }
+
+    #[test]
     fn changed_rank_reorders_the_entity() {
         let mut queue = Queue::default();
         for number in 0..2 {
-            queue.admit(pod(number), rank(0, u64::from(number), "p"));
+            queue.admit(pod(number), rank(0, u64::from(number), "p"), "");
             queue.move_to(pod(number), QueueState::Active);
         }
-        queue.admit(pod(1), rank(7, 1, "p"));
+        queue.admit(pod(1), rank(7, 1, "p"), "");
         assert_eq!(queue.pop(), Some(pod(1)));
         assert_eq!(queue.pop(), Some(pod(0)));
         assert_eq!(queue.pop(), None);
@@ -359,7 +423,7 @@ mod tests {
     #[test]
     fn entity_is_not_attempted_during_backoff() {
         let mut queue = Queue::default();
-        queue.admit(pod(0), rank(0, 0, "p"));
+        queue.admit(pod(0), rank(0, 0, "p"), "");
         queue.record_failure(pod(0), 100, |_| 1000);
         queue.requeue(pod(0), 100);
         assert_eq!(queue.next_due(), Some(1100));
@@ -375,9 +439,9 @@ mod tests {
         let shape = (ClassId(0), 0);
         let parked = || QueueState::Parked { shapes: vec![shape], retry_at: None };
         for number in 0..3 {
-            queue.admit(pod(number), rank(0, u64::from(9 - number), "p"));
+            queue.admit(pod(number), rank(0, u64::from(9 - number), "p"), "");
             queue.move_to(pod(number), parked());
-            queue.admit(Entity::Group(GroupId(number)), rank(0, 0, "g"));
+            queue.admit(Entity::Group(GroupId(number)), rank(0, 0, "g"), "");
             queue.move_to(Entity::Group(GroupId(number)), parked());
         }
         queue.activate(shape, 0);

@@ -182,8 +182,9 @@ impl Engine {
         for member in members {
             let pod = self.cluster.pod(member);
             let mut this_start = pod.start_role == StartRole::Tentative;
-            if this_start && !pod.is_leaving() && self.has_run_long(id, pod) {
-                // The deadline is handled late: the pod stays.
+            let stays_for_good = self.has_run_long(id, pod) || self.is_of_former_object(id, pod);
+            if this_start && !pod.is_leaving() && stays_for_good {
+                // The deadline is handled late, or the object was created again since the bind: the pod stays.
                 this_start = false;
                 self.cluster.pod_mut(member).start_role = StartRole::None;
             }

@@ -43,6 +43,12 @@ impl Engine {
         })
     }
 
+    /// Whether a member was bound for another object of the group's name.
+    pub(super) fn is_of_former_object(&self, id: GroupId, pod: &Pod) -> bool {
+        let current = self.cluster.group(id).definition.current();
+        pod.start.as_ref().zip(current).is_some_and(|(stamp, spec)| stamp.group_uid != spec.uid)
+    }
+
     /// The object of a group was seen for the first time: decides about members that were seen before it.
     pub(super) fn adopt_members(&mut self, id: GroupId) {
         let members: Vec<PodId> = self.cluster.group(id).members.iter().map(|(_, member)| *member).collect();

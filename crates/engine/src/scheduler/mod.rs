@@ -35,6 +35,7 @@ use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
 use crate::model::ids::{GroupId, PodId};
+use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
 use crate::observation::Observation;
 use crate::placement::cache::Cache;
@@ -93,6 +94,8 @@ pub struct Engine {
     /// By UID: pods that were gone before the outcome of their eviction was known, with the group that is evicted as a
     /// whole and its preemptor. The outcome decides whether the eviction of the unit has started.
     gone_before_outcome: BTreeMap<String, (GroupId, Arc<Subject>)>,
+    /// By UID: pods that were refused because there is no room for the names of the resources that they request.
+    refused_requests: BTreeMap<String, PodSpec>,
     pub(crate) reservation: Option<Reservation>,
     /// Consecutive reservations that expired before the gang was placed.
     reservations_expired: u32,
@@ -147,6 +150,7 @@ impl Engine {
             awaiting_nodes: BTreeSet::new(),
             evictions_to_retry: BTreeSet::new(),
             gone_before_outcome: BTreeMap::new(),
+            refused_requests: BTreeMap::new(),
             reservation: None,
             reservations_expired: 0,
             no_reservation_before: 0,
@@ -175,17 +179,26 @@ impl Engine {
         self.last_attempt = None;
         if let Some(entity) = self.queue.pop() {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
+            let (namespace, begin) = (self.namespace_of(entity), self.cluster.steps.total());
             self.preemption_result = None;
             match entity {
                 Entity::Pod(pod) => self.schedule_pod(pod),
                 Entity::Group(group) => self.schedule_group(group),
             }
             self.handle_events();
+            self.queue.charge(&namespace, self.cluster.steps.total() - begin);
             let placed = self.outbox[sent..].iter().any(|command| matches!(command, Command::Bind { .. }));
             let (group, preemption) = (matches!(entity, Entity::Group(_)), self.preemption_result);
             self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption });
         }
         std::mem::take(&mut self.outbox)
+    }
+
+    fn namespace_of(&self, entity: Entity) -> String {
+        match entity {
+            Entity::Pod(pod) => self.cluster.pod(pod).id.namespace.clone(),
+            Entity::Group(group) => self.cluster.group(group).key.namespace.clone(),
+        }
     }
 
     /// The index of an entity's profile; for a group, that of its first waiting member.

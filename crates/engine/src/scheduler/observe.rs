@@ -3,7 +3,6 @@
 //! The API is authoritative, with two exceptions for late events: a pod that is known to be bound does not become
 //! unbound, and a finished pod does not come back.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
@@ -11,19 +10,42 @@ use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
-use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
+use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId, PodId};
 use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
-use crate::model::pod::{Phase, PodSpec};
-use crate::model::resources::{AMOUNT_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
+use crate::model::pod::{Phase, PodRefusal, PodSpec, RefusalKind};
+use crate::model::resources::{AMOUNT_MAX, NAMES_PER_POD_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::model::subject::Subject;
 use crate::observation::Observation;
 use crate::queue::{Entity, QueueState};
 use crate::validate;
 use crate::validation_error::ValidationError;
 
+/// Where pods request resources.
+const REQUESTS: &str = "spec.containers[*].resources.requests";
+
 impl Engine {
     pub(super) fn apply_observation(&mut self, observation: Observation) -> Result<(), ValidationError> {
+        let verdict = self.apply(observation);
+        self.reclassify_moved_pods();
+        self.accept_refused_requests();
+        verdict
+    }
+
+    /// There is room for resource names again: pods that were refused for lack of it are accepted.
+    fn accept_refused_requests(&mut self) {
+        if !self.cluster.resources.take_forgotten() {
+            return;
+        }
+        let refused: Vec<PodSpec> = self.refused_requests.values().cloned().collect();
+        for spec in refused {
+            if self.check_requests(&spec).is_ok() {
+                self.pod_seen(&spec).expect("its requests were what was refused");
+            }
+        }
+    }
+
+    fn apply(&mut self, observation: Observation) -> Result<(), ValidationError> {
         match observation {
             Observation::NodeSeen(spec) => self.node_seen(&spec),
             Observation::NodeGone { name } => {
@@ -32,6 +54,7 @@ impl Engine {
             }
             Observation::PodSeen(spec) => self.pod_seen(&spec),
             Observation::PodGone { uid } => {
+                self.refused_requests.remove(&uid);
                 self.pod_gone(&uid);
                 Ok(())
             }
@@ -89,9 +112,9 @@ impl Engine {
         if self.cluster.resources.has_room_for(names.clone().map(String::as_str), limit) {
             return Ok(());
         }
-        let list: Vec<&str> = names.map(String::as_str).collect();
+        let new = names.map(String::as_str).filter(|name| self.cluster.resources.get(name).is_none());
         let reason = format!("more than {limit} different resource names in one cluster");
-        Err(ValidationError::new(object, field, list.join(", "), reason))
+        Err(ValidationError::new(object, field, new.collect::<Vec<&str>>().join(", "), reason))
     }
 
     fn has_profile(&self, spec: &PodSpec) -> Result<(), ValidationError> {
@@ -104,15 +127,8 @@ impl Engine {
     }
 
     fn pod_seen(&mut self, spec: &PodSpec) -> Result<(), ValidationError> {
-        let verdict = validate::pod(spec).and_then(|()| self.has_profile(spec)).and_then(|()| {
-            self.check_resource_names(
-                &format!("Pod {}", spec.id),
-                "requests",
-                spec.class.requests.keys(),
-                POD_NAMES_MAX,
-            )
-        });
-        if let Err(error) = verdict {
+        self.refused_requests.remove(&spec.id.uid);
+        if let Err(error) = validate::pod(spec).and_then(|()| self.has_profile(spec)) {
             // A running pod uses capacity even if it is invalid: the part of it that can be counted is.
             if spec.node.is_some() && !spec.id.uid.is_empty() {
                 let class = Arc::new(self.countable(&spec.class));
@@ -120,7 +136,25 @@ impl Engine {
             }
             return Err(error);
         }
+        if let Err(error) = self.check_requests(spec) {
+            let class = Arc::new(self.countable(&spec.class));
+            let (field, value, reason) = (REQUESTS.to_owned(), error.value.clone(), error.reason.clone());
+            let refusal = PodRefusal { kind: RefusalKind::Invalid, field, value, reason };
+            self.refused_requests.insert(spec.id.uid.clone(), spec.clone());
+            self.apply_pod(&PodSpec { class, refused: Some(Arc::new(refusal)), ..spec.clone() });
+            return Err(error);
+        }
         self.apply_pod(spec).map_or(Ok(()), Err)
+    }
+
+    /// Whether there is room for the names of all resources that a pod requests.
+    fn check_requests(&self, spec: &PodSpec) -> Result<(), ValidationError> {
+        let (object, requests) = (format!("Pod {}", spec.id), &spec.class.requests);
+        if requests.len() > NAMES_PER_POD_MAX {
+            let reason = format!("more than {NAMES_PER_POD_MAX} different resources in one pod");
+            return Err(ValidationError::new(object, "requests", requests.len(), reason));
+        }
+        self.check_resource_names(&object, "requests", requests.keys(), POD_NAMES_MAX)
     }
 
     /// The part of an invalid class that can be counted on a node.
@@ -164,7 +198,8 @@ impl Engine {
     fn new_pod(&mut self, spec: &PodSpec) -> PodId {
         let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
         let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
-        let class = self.acquire_class(spec);
+        let label_set = self.cluster.acquire_labels(&spec.id.namespace, &spec.labels);
+        let class = self.acquire_class(spec, label_set);
         self.cluster.add_pod(Pod {
             id: spec.id.clone(),
             class,
@@ -178,6 +213,7 @@ impl Engine {
             rolling_back: false,
             is_static: spec.is_static,
             labels: spec.labels.clone(),
+            label_set,
             started_ms: spec.started_ms,
             preemption_cost: spec.preemption_cost,
             eviction: None,
@@ -238,16 +274,16 @@ impl Engine {
         None
     }
 
-    /// The class of a pod. Reclassifies other pods if its terms bring a new selector.
-    fn acquire_class(&mut self, spec: &PodSpec) -> ClassId {
-        let (class, others) = self.cluster.acquire_class(&spec.class, &spec.id.namespace, &spec.labels);
-        self.reclassify(others);
+    /// The class of a pod with these labels. Reclassifies other pods if its terms bring a new selector.
+    fn acquire_class(&mut self, spec: &PodSpec, labels: LabelSetId) -> ClassId {
+        let class = self.cluster.acquire_class(&spec.class, labels);
+        self.reclassify_moved_pods();
         class
     }
 
-    /// Updates the classes of pods after the set of matching selectors changed.
-    fn reclassify(&mut self, pods: BTreeSet<PodId>) {
-        for id in pods {
+    /// Updates the classes of pods that other selectors match now, or that do not differ from others any more.
+    fn reclassify_moved_pods(&mut self) {
+        for id in self.cluster.take_moved_pods() {
             let old = self.cluster.pod(id).class;
             self.remove_from_queue(Entity::Pod(id));
             self.cluster.reclassify(id);
@@ -260,15 +296,15 @@ impl Engine {
     }
 
     fn namespace_seen(&mut self, name: &str, labels: Option<Labels>) {
-        let pods = self.cluster.set_namespace(name, labels);
-        self.reclassify(pods);
+        self.cluster.set_namespace(name, labels);
+        self.reclassify_moved_pods();
     }
 
     fn update_class(&mut self, id: PodId, spec: &PodSpec) {
         if self.cluster.pod(id).labels != spec.labels {
             self.cluster.set_labels(id, &spec.labels);
         }
-        let new = self.acquire_class(spec);
+        let new = self.acquire_class(spec, self.cluster.pod(id).label_set);
         let old = self.cluster.pod(id).class;
         if new == old {
             self.cluster.release_class(new);

@@ -21,7 +21,7 @@ use crate::diagnosis::{Diagnosis, EXAMPLES_MAX, Preemption, Victims};
 use crate::filter::{self, View};
 use crate::model::Millis;
 use crate::model::group::{GroupPriority, PreemptionPolicy};
-use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::ids::{GroupId, NodeId, PodId, TopologyKeyId};
 use crate::model::pod::PodName;
 use crate::model::subject::Subject;
 use crate::placement::PlacementRequest;
@@ -455,15 +455,19 @@ impl Engine {
         let mut nodes: BTreeSet<NodeId> = places.iter().map(|(_, node)| *node).collect();
         let topology = &self.cluster.topology;
         for (pod, node) in places {
-            let Some(rules) = &self.cluster.class(self.cluster.pod(*pod).class).rules else { continue };
-            let spread = rules.spread.iter().map(|constraint| &constraint.counts);
-            for counts in rules.anti_affinity.iter().chain(&rules.existing_anti_affinity).chain(spread) {
-                let topology_key = topology.topology_key(topology.domain_counts(*counts).topology_key);
+            let class = self.cluster.class(self.cluster.pod(*pod).class);
+            let rules = &class.rules;
+            let spread = rules.spread.iter().map(|constraint| constraint.counts);
+            let own = rules.anti_affinity.iter().copied().chain(spread);
+            let own = own.map(|counts| topology.domain_counts(counts).topology_key);
+            let keys: BTreeSet<TopologyKeyId> =
+                own.chain(topology.existing_terms(class).anti_affinity_keys()).collect();
+            for topology_key in keys.into_iter().map(|key| topology.topology_key(key)) {
                 nodes.extend(topology_key.domain(*node).map(|domain| topology_key.nodes(domain)).into_iter().flatten());
             }
             let has_affinity_to = |pod: &&Pod| {
-                let counted_in = self.cluster.class(pod.class).rules.as_ref().map(|rules| &rules.counts_in);
-                counted_in.is_some_and(|counted_in| rules.required_affinity.iter().any(|id| counted_in.contains(id)))
+                let class = self.cluster.class(pod.class);
+                rules.required_affinity.iter().any(|counts| topology.is_counted_in(class, *counts))
             };
             let leaving =
                 self.cluster.leaving().filter(|_| !rules.required_affinity.is_empty()).map(|pod| self.cluster.pod(pod));

@@ -33,7 +33,7 @@ impl Engine {
                     uid: None,
                     name: pod.id.to_string().into(),
                 };
-                if self.queue.admit(entity, rank).state == QueueState::Held {
+                if self.queue.admit(entity, rank, &pod.id.namespace).state == QueueState::Held {
                     self.queue.requeue(entity, self.now);
                 }
             }
@@ -81,7 +81,7 @@ impl Engine {
         let rank = self.group_rank(id);
         let known = self.queue.entry(entity).map(|entry| entry.rank.priority);
         let repair_not_before = repair_not_before(self.cluster.group(id));
-        self.queue.admit(entity, rank.clone());
+        self.queue.admit(entity, rank.clone(), &self.cluster.group(id).key.namespace);
         self.queue.delay(entity, repair_not_before, self.now);
         if let Some(waiting) = self.pre_enqueue(id) {
             self.queue.move_to(entity, QueueState::Held);

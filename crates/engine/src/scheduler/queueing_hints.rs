@@ -18,6 +18,9 @@ use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::placement;
 use crate::queue::{Entity, PodShape};
 
+/// For so many shapes, an event checks whether they fit anywhere now; others are attempted without a check.
+const CHECKS_MAX: usize = 8;
+
 impl Engine {
     /// Handles all events since the last call, in order.
     pub(super) fn handle_events(&mut self) {
@@ -79,10 +82,11 @@ impl Engine {
         let Some(place) = self.cluster.node_if_any(node).filter(|place| place.present) else { return };
         let reserved = place.reservation_priority.is_some();
         let nominated = place.nominated.clone();
+        let mut checks_left = CHECKS_MAX;
         for shape in self.parked_shapes() {
-            if self.node_may_help(node, shape) {
+            if self.node_may_help(node, shape, &mut checks_left) {
                 self.queue.activate(shape, self.now);
-            } else if self.cluster.class(shape.0).has_required_inter_pod_terms() {
+            } else if self.cluster.has_required_inter_pod_terms(shape.0) {
                 // The pod that left may have blocked places on other nodes that are nominated.
                 self.queue.activate_waiting_for_victims(shape, self.now);
             }
@@ -108,11 +112,9 @@ impl Engine {
     }
 
     /// Whether a pod of this shape may fit now that this node has changed.
-    fn node_may_help(&mut self, node: NodeId, (class, priority): PodShape) -> bool {
+    fn node_may_help(&mut self, node: NodeId, (class, priority): PodShape, checks_left: &mut usize) -> bool {
         // A pod that leaves a node may have blocked all nodes of the domain.
-        if self.cluster.class(class).has_required_inter_pod_terms()
-            && self.cache.candidates(&self.cluster, class, priority).best().is_some()
-        {
+        if self.cluster.has_required_inter_pod_terms(class) && self.may_fit_anywhere((class, priority), checks_left) {
             return true;
         }
         let (class, place) = (self.cluster.class(class), self.cluster.node(node));
@@ -123,25 +125,31 @@ impl Engine {
 
     /// A domain lost a node: activates entities that fit now.
     fn activate_for_domains(&mut self) {
-        for (class, priority) in self.parked_shapes() {
-            if self.cluster.class(class).has_required_inter_pod_terms()
-                && self.cache.candidates(&self.cluster, class, priority).best().is_some()
-            {
-                self.queue.activate((class, priority), self.now);
+        let mut checks_left = CHECKS_MAX;
+        for shape in self.parked_shapes() {
+            if self.cluster.has_required_inter_pod_terms(shape.0) && self.may_fit_anywhere(shape, &mut checks_left) {
+                self.queue.activate(shape, self.now);
             }
         }
     }
 
+    /// Whether a pod of this shape may fit on any node. Only the first shapes of an event are checked: with many, an
+    /// attempt finds out, which is charged to its namespace and has to wait for its backoff.
+    fn may_fit_anywhere(&mut self, (class, priority): PodShape, checks_left: &mut usize) -> bool {
+        let Some(left) = checks_left.checked_sub(1) else { return true };
+        *checks_left = left;
+        self.cache.candidates(&self.cluster, class, priority).best().is_some()
+    }
+
     /// A pod was placed: activates entities with affinity to it, or whose topology spread it evens out.
     fn activate_for_placed_pod(&mut self, pod: PodId) {
-        let Some(pod) = self.cluster.pod_if_any(pod) else { return };
-        if self.cluster.class(pod.class).selectors.is_empty() {
-            return;
-        }
-        for (class, priority) in self.parked_shapes() {
-            let gains = placement::may_gain_feasible_nodes(&self.cluster, class);
-            if gains && self.cache.candidates(&self.cluster, class, priority).best().is_some() {
-                self.queue.activate((class, priority), self.now);
+        let Some(pod) = self.cluster.pod_if_any(pod).map(|pod| pod.class) else { return };
+        let mut checks_left = CHECKS_MAX;
+        for shape in self.parked_shapes() {
+            let gains = placement::gains_feasible_nodes_by(&self.cluster, shape.0, pod);
+            // With preemption, it may fit where it does not fit now.
+            if gains && (self.config.preemption.on || self.may_fit_anywhere(shape, &mut checks_left)) {
+                self.queue.activate(shape, self.now);
             }
         }
     }

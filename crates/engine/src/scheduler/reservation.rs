@@ -86,7 +86,7 @@ impl Engine {
             let is_victim = may_preempt && !pod.is_static && cluster.effective_priority(id) < request.priority;
             pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, now, until)
         };
-        let has_terms = |lot: &Lot| self.cluster.class(lot.class).has_required_inter_pod_terms();
+        let has_terms = |lot: &Lot| self.cluster.has_required_inter_pod_terms(lot.class);
         if !request.lots.iter().any(has_terms) {
             return nodes_with_least_draining(&self.cluster, request, |id| !comes_free(&self.cluster, id));
         }

@@ -26,6 +26,7 @@ mod random_runs;
 mod refused_pods;
 mod replays;
 mod reporting;
+mod resource_names;
 mod shaken_plans;
 mod starvation;
 mod topology_spread;

@@ -11,8 +11,8 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, Policy, PreemptionPolicy, QueuePosition, Subset,
 };
-use muster_engine::model::inter_pod::{InterPodConstraints, PodTerm, PreferredPodTerm, SpreadTerm};
-use muster_engine::model::labels::Labels;
+use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
+use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
@@ -153,7 +153,10 @@ impl Run {
     fn inter_pod(&mut self) -> InterPodConstraints {
         let mut inter_pod = InterPodConstraints::default();
         let key = if self.random.chance(60) { "host" } else { "zone" };
-        let term = inter_pod_affinity::app(["x", "y"][self.random.below(2)], key);
+        let mut term = inter_pod_affinity::app(["x", "y"][self.random.below(2)], key);
+        if self.random.chance(30) {
+            term.pods = self.broad_selector();
+        }
         match self.random.below(14) {
             0..=5 => inter_pod.required_anti_affinity.push(term),
             6..=7 => inter_pod.required_affinity.push(term),
@@ -165,6 +168,21 @@ impl Run {
             }
         }
         inter_pod
+    }
+
+    /// Selects nearly all pods, in all or in most namespaces.
+    fn broad_selector(&mut self) -> PodSelector {
+        let not = |key: &str, value: &str| Requirement {
+            key: key.to_owned(),
+            operator: LabelOperator::NotIn(vec![value.to_owned()]),
+        };
+        let labels = match self.random.below(3) {
+            0 => Vec::new(),
+            1 => vec![not("app", ["x", "y"][self.random.below(2)])],
+            _ => vec![Requirement { key: "app".to_owned(), operator: LabelOperator::DoesNotExist }],
+        };
+        let namespaces = if self.random.chance(70) { Vec::new() } else { vec![not("team", "a")] };
+        PodSelector { namespaces: [].into(), namespace_selector: Some(namespaces), labels }
     }
 
     fn evenly(&mut self, PodTerm { pods, topology_key }: PodTerm) -> SpreadTerm {
@@ -237,6 +255,12 @@ impl Run {
                 if let Some(uid) = self.pick_pod(|_| true) {
                     self.fake.change(&uid, |pod| pod.labels = labels);
                 }
+            }
+            // The namespace gets other labels.
+            97 if self.random.chance(30) => {
+                let labels =
+                    if self.random.chance(50) { Labels::new() } else { inter_pod_affinity::labels(&[("team", "a")]) };
+                self.fake.put_namespace("ns", labels);
             }
             52..=53 => self.replay_stale_event(),
             54 if self.random.chance(30) => self.restart(),

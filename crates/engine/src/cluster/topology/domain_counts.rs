@@ -7,8 +7,10 @@ use crate::model::ids::{AffinityTermId, EligibleNodesId, SelectorId, TopologyKey
 /// Which pods are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum CountedPods {
-    /// Pods that match a selector.
-    Matching(SelectorId),
+    /// All pods.
+    Everyone,
+    /// Pods that match a narrow selector, or that do not match a broad one.
+    Listed(SelectorId),
     /// Pods that have an affinity term.
     WithTerm(AffinityTermId),
     /// Pods that match a selector and are not terminating, on eligible nodes; with a histogram if the global minimum is
@@ -23,8 +25,12 @@ pub(crate) struct DomainCounts {
     pub(crate) topology_key: TopologyKeyId,
     pub(super) users: u32,
     counts: BTreeMap<u32, u32>,
+    /// The sum of `counts`.
+    total: u32,
     /// Counts of nominated pods by domain.
     nominated: BTreeMap<u32, u32>,
+    /// Counts of pods by domain that a transaction only assumes.
+    assumed: BTreeMap<u32, u32>,
     /// The histogram of the counts, for required topology spread.
     histogram: Option<Box<Histogram>>,
 }
@@ -41,7 +47,8 @@ struct Histogram {
 impl DomainCounts {
     pub(super) fn new(counted_pods: CountedPods, topology_key: TopologyKeyId) -> Self {
         let histogram = matches!(counted_pods, CountedPods::Spread { histogram: true, .. }).then(Box::default);
-        Self { counted_pods, topology_key, users: 0, counts: BTreeMap::new(), nominated: BTreeMap::new(), histogram }
+        let (counts, nominated, assumed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { counted_pods, topology_key, users: 0, counts, total: 0, nominated, assumed, histogram }
     }
 
     pub(super) fn eligible_nodes(&self) -> Option<EligibleNodesId> {
@@ -73,22 +80,46 @@ impl DomainCounts {
     }
 
     /// The number of pods in a domain.
-    pub(crate) fn count(&self, domain: u32) -> u32 {
+    pub(super) fn count(&self, domain: u32) -> u32 {
         self.counts.get(&domain).copied().unwrap_or(0)
     }
 
     /// The number of pods that are nominated to nodes of a domain.
-    pub(crate) fn nominated(&self, domain: u32) -> u32 {
+    pub(super) fn nominated(&self, domain: u32) -> u32 {
         self.nominated.get(&domain).copied().unwrap_or(0)
     }
 
-    /// Whether there are no pods in any domain.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.counts.is_empty()
+    /// The number of pods in a domain that are only assumed.
+    pub(super) fn assumed(&self, domain: u32) -> u32 {
+        self.assumed.get(&domain).copied().unwrap_or(0)
+    }
+
+    pub(super) fn has_assumed(&self) -> bool {
+        !self.assumed.is_empty()
+    }
+
+    pub(super) fn change_assumed(&mut self, domain: u32, add: bool) {
+        change(&mut self.assumed, domain, add);
+    }
+
+    /// The number of pods in all domains.
+    pub(super) fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// The domains with pods, and how many.
+    pub(super) fn by_domain(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+        self.counts.iter().map(|(domain, count)| (*domain, *count))
+    }
+
+    /// Whether no pod is in a domain or nominated to one.
+    pub(super) fn is_empty(&self) -> bool {
+        self.total == 0 && self.nominated.is_empty()
     }
 
     pub(super) fn clear(&mut self) {
         self.counts.clear();
+        self.total = 0;
         self.nominated.clear();
         self.histogram = self.histogram.take().map(|_| Box::default());
     }
@@ -96,6 +127,7 @@ impl DomainCounts {
     pub(super) fn change(&mut self, domain: u32, add: bool) {
         let old = self.count(domain);
         change(&mut self.counts, domain, add);
+        self.total = if add { self.total + 1 } else { self.total - 1 };
         let new = self.count(domain);
         if let Some(histogram) = &mut self.histogram {
             change(&mut histogram.domains, old, false);

@@ -1,65 +1,108 @@
-//! An index of pods by namespace and labels, so that a new selector is matched once per distinct label set.
+//! An index of pods by namespace and labels, so that selectors are matched once per distinct label set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use crate::model::ids::PodId;
+use super::selector_index::Anchor;
+use crate::model::ids::{LabelSetId, MatchSetId, PodId, Slab};
 use crate::model::labels::Labels;
 
-/// The pods of one namespace by their labels.
-type PodsByLabels = BTreeMap<Arc<Labels>, BTreeSet<PodId>>;
+/// The pods of one namespace with the same labels.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct LabelSet {
+    pub(super) namespace: String,
+    pub(super) labels: Arc<Labels>,
+    pub(super) pods: BTreeSet<PodId>,
+    /// Which selectors match.
+    pub(crate) matches: MatchSetId,
+    /// Pods that have it or are about to.
+    users: u32,
+}
 
-/// All pods.
+/// All label sets.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct LabelSets(BTreeMap<String, PodsByLabels>);
+pub(crate) struct LabelSets {
+    slab: Slab<LabelSet>,
+    by_labels: BTreeMap<String, BTreeMap<Arc<Labels>, LabelSetId>>,
+    /// By label key and value.
+    by_value: BTreeMap<String, BTreeMap<String, BTreeSet<LabelSetId>>>,
+}
 
 impl LabelSets {
-    pub(crate) fn add(&mut self, namespace: &str, labels: &Arc<Labels>, pod: PodId) {
-        if !self.0.contains_key(namespace) {
-            self.0.insert(namespace.to_owned(), PodsByLabels::new());
-        }
-        let label_sets = self.0.get_mut(namespace).expect("just put there");
-        label_sets.entry(labels.clone()).or_default().insert(pod);
+    pub(crate) fn get(&self, id: LabelSetId) -> &LabelSet {
+        self.slab.get(id.0).expect("a label set in use exists")
     }
 
-    pub(crate) fn remove(&mut self, namespace: &str, labels: &Arc<Labels>, pod: PodId) {
-        let Some(label_sets) = self.0.get_mut(namespace) else { return };
-        if let Some(pods) = label_sets.get_mut(labels) {
-            pods.remove(&pod);
-            if pods.is_empty() {
-                label_sets.remove(labels);
+    pub(super) fn get_mut(&mut self, id: LabelSetId) -> &mut LabelSet {
+        self.slab.get_mut(id.0).expect("a label set in use exists")
+    }
+
+    /// The set with these labels, if there is one; the caller must `release` it.
+    pub(super) fn acquire(&mut self, namespace: &str, labels: &Arc<Labels>) -> Option<LabelSetId> {
+        let id = *self.by_labels.get(namespace)?.get(labels)?;
+        self.get_mut(id).users += 1;
+        Some(id)
+    }
+
+    /// Adds a set; the caller must `release` it.
+    pub(super) fn add(&mut self, namespace: &str, labels: &Arc<Labels>, matches: MatchSetId) -> LabelSetId {
+        let (namespace, pods) = (namespace.to_owned(), BTreeSet::new());
+        let set = LabelSet { namespace: namespace.clone(), labels: labels.clone(), pods, matches, users: 1 };
+        let id = LabelSetId(self.slab.insert(set));
+        self.by_labels.entry(namespace).or_default().insert(labels.clone(), id);
+        for (key, value) in &**labels {
+            self.by_value.entry(key.clone()).or_default().entry(value.clone()).or_default().insert(id);
+        }
+        id
+    }
+
+    /// Drops one reference. Returns the set if it was the last.
+    pub(super) fn release(&mut self, id: LabelSetId) -> Option<LabelSet> {
+        let set = self.get_mut(id);
+        set.users -= 1;
+        if set.users > 0 {
+            return None;
+        }
+        let set = self.slab.remove(id.0).expect("a label set in use exists");
+        let siblings = self.by_labels.get_mut(&set.namespace).expect("a label set is listed");
+        siblings.remove(&set.labels);
+        if siblings.is_empty() {
+            self.by_labels.remove(&set.namespace);
+        }
+        for (key, value) in &*set.labels {
+            let values = self.by_value.get_mut(key).expect("a label set is listed by its labels");
+            let ids = values.get_mut(value).expect("a label set is listed by its labels");
+            ids.remove(&id);
+            if ids.is_empty() {
+                values.remove(value);
+            }
+            if values.is_empty() {
+                self.by_value.remove(key);
             }
         }
-        if label_sets.is_empty() {
-            self.0.remove(namespace);
+        Some(set)
+    }
+
+    /// The label sets that have what an anchor names.
+    pub(super) fn at<'a>(&'a self, anchor: &Anchor) -> Box<dyn Iterator<Item = LabelSetId> + 'a> {
+        match anchor {
+            Anchor::Value(key, value) => {
+                Box::new(self.by_value.get(key).and_then(|values| values.get(value)).into_iter().flatten().copied())
+            }
+            Anchor::Key(key) => {
+                Box::new(self.by_value.get(key).into_iter().flat_map(BTreeMap::values).flatten().copied())
+            }
+            Anchor::Namespace(name) => Box::new(self.of_namespace(name)),
+            Anchor::Anywhere => Box::new(self.slab.iter().map(|(slot, _)| LabelSetId(slot))),
         }
     }
 
-    /// The pods that match, in slot order.
-    pub(crate) fn matching(&self, matches: impl Fn(&str, &Labels) -> bool) -> BTreeSet<PodId> {
-        let label_sets = self
-            .0
-            .iter()
-            .flat_map(|(namespace, label_sets)| label_sets.iter().map(move |counted_pods| (namespace, counted_pods)));
-        let matching = label_sets.filter(|(namespace, (labels, _))| matches(namespace, labels));
-        matching.flat_map(|(_, (_, pods))| pods.iter().copied()).collect()
+    /// The label sets of a namespace.
+    pub(super) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = LabelSetId> + '_ {
+        self.by_labels.get(namespace).into_iter().flat_map(BTreeMap::values).copied()
     }
 
-    /// The pods in these namespaces that match, in slot order.
-    pub(crate) fn matching_in(
-        &self,
-        namespaces: &BTreeSet<String>,
-        matches: impl Fn(&str, &Labels) -> bool,
-    ) -> BTreeSet<PodId> {
-        let label_sets = namespaces
-            .iter()
-            .flat_map(|namespace| self.of_namespace(namespace).map(move |counted_pods| (namespace, counted_pods)));
-        let matching = label_sets.filter(|(namespace, (labels, _))| matches(namespace, labels));
-        matching.flat_map(|(_, (_, pods))| pods.iter().copied()).collect()
-    }
-
-    /// The label sets of a namespace with their pods.
-    pub(crate) fn of_namespace(&self, namespace: &str) -> impl Iterator<Item = (&Labels, &BTreeSet<PodId>)> {
-        self.0.get(namespace).into_iter().flatten().map(|(labels, pods)| (&**labels, pods))
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LabelSetId, &LabelSet)> {
+        self.slab.iter().map(|(slot, set)| (LabelSetId(slot), set))
     }
 }

@@ -13,6 +13,8 @@ const NO_DOMAIN: u32 = u32::MAX;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TopologyKey {
     pub(super) key: String,
+    /// Tells it from a topology key that had the same id before.
+    pub(super) serial: u64,
     pub(super) users: u32,
     numbers: BTreeMap<String, u32>,
     /// By node slot.
@@ -24,8 +26,8 @@ pub(crate) struct TopologyKey {
 }
 
 impl TopologyKey {
-    pub(super) fn new(key: String) -> Self {
-        Self { key, ..Self::default() }
+    pub(super) fn new(key: String, serial: u64) -> Self {
+        Self { key, serial, ..Self::default() }
     }
 
     /// The domain of a node.
@@ -96,7 +98,7 @@ mod tests {
 
     #[test]
     fn nodes_move_and_numbers_of_empty_domains_are_reused() {
-        let mut topology_key = TopologyKey::new("zone".to_owned());
+        let mut topology_key = TopologyKey::new("zone".to_owned(), 0);
         for (node, zone) in [(0, Some("a")), (1, Some("b")), (2, Some("a")), (3, None)] {
             topology_key.set_domain(NodeId(node), zone);
         }

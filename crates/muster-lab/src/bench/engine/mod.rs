@@ -1,5 +1,6 @@
 //! `muster-lab bench engine`: runs shapes, prints tables or JSON lines, and reports which targets are met.
 
+mod hostile;
 mod measure;
 mod memory;
 mod preemption;
@@ -39,11 +40,13 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     let wanted = options.only.as_deref().unwrap_or("").to_lowercase();
     let placing: Vec<_> = shapes::all().into_iter().filter(|shape| shape.name.contains(&wanted)).collect();
     let preempting: Vec<_> = preemption::all().into_iter().filter(|shape| shape.name.contains(&wanted)).collect();
-    if placing.is_empty() && preempting.is_empty() {
+    let hostile: Vec<_> = hostile::all().into_iter().filter(|shape| shape.name.contains(&wanted)).collect();
+    if placing.is_empty() && preempting.is_empty() && hostile.is_empty() {
         bail!("no shape's name contains {wanted:?}; `muster-lab bench engine --list` shows them all");
     }
     if options.list {
-        for name in placing.iter().map(|shape| &shape.name).chain(preempting.iter().map(|shape| &shape.name)) {
+        let names = placing.iter().map(|shape| &shape.name).chain(preempting.iter().map(|shape| &shape.name));
+        for name in names.chain(hostile.iter().map(|shape| &shape.name)) {
             writeln!(out, "{name}")?;
         }
         return Ok(());
@@ -73,11 +76,25 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         }
         preempted.push(row);
     }
+    let mut disturbed = Vec::new();
+    if !options.json && !hostile.is_empty() {
+        hostile::print_head(&mut out)?;
+    }
+    for shape in hostile {
+        let row: hostile::Row = in_own_process(&shape.name)?;
+        if options.json {
+            writeln!(out, "{}", serde_json::to_string(&row)?)?;
+        } else {
+            hostile::print_row(&mut out, &row)?;
+        }
+        disturbed.push(row);
+    }
     if options.json {
         return Ok(());
     }
     let mut targets = report::targets(&placed);
     targets.extend(preemption::targets(&preempted));
+    targets.extend(hostile::targets(&disturbed));
     report::print_targets(&mut out, &targets)?;
     Ok(())
 }
@@ -88,6 +105,8 @@ fn one(out: &mut impl Write, name: &str) -> anyhow::Result<()> {
         writeln!(out, "{}", serde_json::to_string(&measure::measure(shape))?)?;
     } else if let Some(shape) = preemption::all().iter().find(|shape| shape.name == name) {
         writeln!(out, "{}", serde_json::to_string(&preemption::measure(shape))?)?;
+    } else if let Some(shape) = hostile::all().iter().find(|shape| shape.name == name) {
+        writeln!(out, "{}", serde_json::to_string(&hostile::measure(shape))?)?;
     } else {
         bail!("there is no shape {name:?}");
     }
