@@ -1,9 +1,12 @@
 //! Serves `/healthz`, `/livez`, `/readyz` and `/metrics` for probes and Prometheus.
 //!
-//! Responses are plain text. A failing check is always named; `?verbose` names the passing ones too.
+//! Responses are plain text. A failing check is always named; `?verbose` names the passing ones too. Probes are answered
+//! although other clients occupy the listener: their connections give way to new ones.
 
 use std::fmt::Write as _;
-use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -11,9 +14,24 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use muster_listener::{Limits, ListenerThread, Transport};
 
 use crate::health::{Check, Health};
 use crate::metrics::{CONTENT_TYPE_METRICS, Metrics};
+
+/// Probes and scrapes are few and small, and have no body.
+const LIMITS: Limits = Limits {
+    connections_max: 128,
+    connections_per_peer_max: 64,
+    header_deadline: Duration::from_secs(5),
+    body_deadline: Duration::from_secs(5),
+    answer_deadline: Duration::from_secs(10),
+    // Longer than the usual time between two scrapes.
+    idle_deadline: Duration::from_secs(180),
+    stop_deadline: Duration::from_secs(5),
+    body_bytes_max: 1 << 10,
+    bodies_bytes_max: 64 << 10,
+};
 
 /// The paths for probes and Prometheus.
 pub fn router(health: Health, metrics: Metrics) -> Router {
@@ -38,14 +56,9 @@ pub fn router(health: Health, metrics: Metrics) -> Router {
         .with_state((health, metrics))
 }
 
-/// Serves [`router`] until `stop` is ready.
-pub async fn serve(
-    listener: tokio::net::TcpListener,
-    health: Health,
-    metrics: Metrics,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    axum::serve(listener, router(health, metrics)).with_graceful_shutdown(stop).await
+/// Serves [`router`] on a thread of its own until the result is dropped.
+pub async fn serve(listen: SocketAddr, health: Health, metrics: Metrics) -> io::Result<ListenerThread> {
+    ListenerThread::start("health", listen, Transport::Plain, LIMITS, router(health, metrics)).await
 }
 
 fn respond(path: &str, checks: &[Check], query: Option<&str>) -> Response {

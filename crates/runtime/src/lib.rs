@@ -38,6 +38,7 @@ pub use instruments::Instruments;
 pub use lease::{End, Leadership, LeaseError, LeaseSettings};
 pub use metrics::{AttemptResult, Entity, Metrics, Queue};
 pub use muster_clock::Clock;
+pub use muster_listener::ListenerThread;
 pub use record::{Record, RecordError};
 pub use scheduler::{Scheduler, StartError};
 pub use settings::Settings;

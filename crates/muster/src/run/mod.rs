@@ -1,7 +1,7 @@
 //! `muster run`: the scheduler in production.
 //!
-//! This thread holds the lease, serves probes and waits for signals, so that no decision, however long, delays a
-//! renewal. The scheduler has its own thread.
+//! This thread holds the lease and waits for signals, so that no decision and no client, however demanding, delays a
+//! renewal. The scheduler, the listener of probes and metrics, and that of the webhook have their own threads.
 
 mod options;
 pub(crate) mod webhook;
@@ -16,7 +16,6 @@ use muster_runtime::config::Configuration;
 use muster_runtime::{
     Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, Metrics, Record, Settings, serve,
 };
-use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 pub use options::Options;
@@ -68,11 +67,10 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     };
     let (version, server) = (env!("CARGO_PKG_VERSION"), &process.kube_config.cluster_url);
     tracing::info!(identity = process.identity, %server, "muster {version} starts");
-    let listener = TcpListener::bind(configuration.listen)
+    let listener = serve(configuration.listen, process.health.clone(), process.metrics.clone())
         .await
         .with_context(|| format!("listen: {}: cannot listen on this address", configuration.listen))?;
-    tracing::info!(address = %listener.local_addr()?, "serves health and metrics");
-    tokio::spawn(serve(listener, process.health.clone(), process.metrics.clone(), std::future::pending()));
+    tracing::info!(address = %listener.address(), "serves health and metrics");
 
     // Every replica serves the webhook, whether or not it leads.
     let mut webhook = match &configuration.webhook {
@@ -84,10 +82,13 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     };
     let leadership = match configuration.lease.clone() {
         None => None,
-        Some(lease) => match process.lead(lease, webhook.as_mut()).await? {
-            Some(leadership) => Some(leadership),
-            None => return Ok(ExitCode::SUCCESS),
-        },
+        Some(lease) => {
+            let Some(leadership) = process.lead(lease, webhook.as_mut()).await? else {
+                webhook::stop(webhook).await;
+                return Ok(ExitCode::SUCCESS);
+            };
+            Some(leadership)
+        }
     };
     process.schedule(configuration, leadership, webhook).await
 }
@@ -159,6 +160,8 @@ impl Process {
                 if let Some(leadership) = leadership {
                     leadership.release().await;
                 }
+                // It served until now: API servers may call a replica for a moment after it was told to stop.
+                webhook::stop(webhook).await;
                 Ok(ExitCode::SUCCESS)
             }
         }
