@@ -21,7 +21,7 @@ use crate::activity::{Connection, Phase};
 use crate::body::{self, CompleteBody};
 use crate::connection_table::Slot;
 use crate::observed_stream::ObservedStream;
-use crate::server::{Listener, Transport};
+use crate::server::{Listener, Peer, Transport};
 
 /// The most bytes of a request line and headers.
 const HEADER_BYTES_MAX: usize = 32 << 10;
@@ -98,7 +98,8 @@ where
 
 async fn answer(listener: &Listener, connection: &Connection, request: Request<Incoming>) -> Response {
     connection.enter(Phase::Body);
-    let (parts, body) = request.into_parts();
+    let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(Peer(connection.peer));
     let response = match body::read(body, connection.peer, &listener.limits, &listener.budget).await {
         Ok(CompleteBody { bytes, reservation }) => {
             connection.enter(Phase::Answering);

@@ -17,8 +17,9 @@ mod server;
 mod tests;
 mod thread;
 mod throttled_log;
+pub mod tls;
 
 pub use limits::Limits;
-pub use server::Transport;
+pub use server::{Peer, Transport};
 pub use thread::ListenerThread;
 pub use throttled_log::ThrottledLog;

@@ -22,6 +22,10 @@ use crate::{Limits, ThrottledLog};
 
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// The IP address of the client, an extension of every request.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(pub IpAddr);
+
 /// How clients talk to a listener.
 #[derive(Clone)]
 pub enum Transport {

@@ -2,10 +2,7 @@
 //!
 //! The review functions are passed in. Must not depend on any kind of object.
 
-mod certificates;
 mod configurations;
-mod files;
-mod resolver;
 mod review;
 mod rotation;
 mod server;
@@ -23,13 +20,17 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use muster_listener::{ListenerThread, Transport};
+use muster_listener::ListenerThread;
+use muster_listener::tls::resolver::CertificateResolver;
+use muster_listener::tls::{files, transport};
 use tokio::task::JoinSet;
 
 pub use self::configurations::ConfigurationKind;
-use self::resolver::CertificateResolver;
 pub use self::review::{Review, Routes};
 use self::rotation::CertificateRotator;
+
+/// The name of the listener, its thread, and the subject of certificates.
+const LISTENER: &str = "webhook";
 
 /// The clock, passed in so that tests can simulate years.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -130,17 +131,17 @@ impl Webhook {
     ) -> Result<Self, WebhookError> {
         check_paths(routes)?;
         let certificates = CertificateResolver::default();
-        let transport = Transport::Tls(server::acceptor(certificates.clone())?);
+        let transport = transport(certificates.clone())?;
         let rotation: BoxFuture<'static, Infallible> = match settings.certificates {
             CertificateSource::SelfSigned(own) => {
                 let rotator = CertificateRotator::new(client, own, certificates.clone(), now);
                 rotator.check_names()?;
                 Box::pin(rotator.run())
             }
-            CertificateSource::Files(directory) => Box::pin(files::follow(directory, certificates.clone())),
+            CertificateSource::Files(directory) => Box::pin(files::follow(LISTENER, directory, certificates.clone())),
         };
         let address = settings.listen;
-        let listener = ListenerThread::start("webhook", address, transport, server::LIMITS, server::router(routes))
+        let listener = ListenerThread::start(LISTENER, address, transport, server::LIMITS, server::router(routes))
             .await
             .map_err(|source| WebhookError::Listen { address, source })?;
         let mut tasks = JoinSet::new();

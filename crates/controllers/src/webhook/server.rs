@@ -1,4 +1,4 @@
-//! What the webhook serves: admission reviews over TLS, within the limits of its listener.
+//! What the webhook serves: admission reviews, within the limits of its listener.
 //!
 //! Must not depend on where certificates come from, or on the content of a review beyond its envelope.
 
@@ -14,11 +14,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use muster_listener::{Limits, ThrottledLog};
 use serde_json::Value;
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
-use tokio_rustls::rustls::crypto::ring::default_provider;
 
-use super::resolver::CertificateResolver;
 use super::review::{Review, Routes};
 
 /// An API server sends a review on a connection of its own if all others are in use: one for each of the writes that it
@@ -39,15 +35,6 @@ pub(super) const LIMITS: Limits = Limits {
     body_bytes_max: 3 << 20,
     bodies_bytes_max: 64 << 20,
 };
-
-/// A TLS acceptor that serves the current certificate.
-pub(super) fn acceptor(certificates: CertificateResolver) -> Result<TlsAcceptor, tokio_rustls::rustls::Error> {
-    let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_cert_resolver(Arc::new(certificates));
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
 
 /// The router for all paths.
 pub(super) fn router(routes: &Routes) -> Router {

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::certificates;
 use super::super::rotation::CertificateRotator;
 use super::super::{CertificateSource, Routes, Webhook, WebhookError, WebhookSettings};
 use super::test_cluster::{SERVICE_NAME, TestCluster, review, settings};
+use muster_listener::tls::certificates;
 
 fn routes() -> Routes {
     Routes::default().with(
@@ -50,7 +50,7 @@ async fn client_that_trusts_the_bundle_is_answered_under_every_name() {
     }
     let refused = cluster.connect(webhook.address(), &bundle, "hook.other.svc").await.unwrap_err().to_string();
     assert!(refused.contains("not valid for name"), "{refused}");
-    let foreign = certificates::generate(&[SERVICE_NAME.to_owned()], cluster.clock.read()).unwrap();
+    let foreign = certificates::generate("a", &[SERVICE_NAME.to_owned()], cluster.clock.read()).unwrap();
     let foreign = certificates::read_certificates("ca.crt", foreign.authority.as_bytes()).unwrap();
     assert!(cluster.connect(webhook.address(), &foreign, SERVICE_NAME).await.is_err());
     cluster.clock.pass_days(366);
