@@ -285,7 +285,7 @@ async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, ListenerThr
     metrics.set_leader(true);
     "muster-up".clone_into(&mut settings.identity);
     settings.instruments = Instruments { metrics: metrics.clone(), health: health.clone(), record: None };
-    let listener = muster_runtime::serve(SocketAddr::from(([127, 0, 0, 1], 0)), health, metrics).await?;
+    let listener = muster_runtime::serve(SocketAddr::from(([127, 0, 0, 1], 0)), health, Some(metrics)).await?;
     let clock = Clock::starting_at(server.now());
     let server = server.clone();
     Ok((Thread::start(move || Ok(server.client()), settings, clock, Fence::open())?, listener))

@@ -14,7 +14,8 @@ use anyhow::{Context as _, anyhow};
 use muster_controllers::webhook::{Webhook, WebhookError};
 use muster_runtime::config::Configuration;
 use muster_runtime::{
-    Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, Metrics, Record, Settings, serve,
+    Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, ListenerThread, Metrics, Record, SecureMetrics,
+    Settings, serve,
 };
 use tokio::time::timeout;
 
@@ -67,10 +68,7 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     };
     let (version, server) = (env!("CARGO_PKG_VERSION"), &process.kube_config.cluster_url);
     tracing::info!(identity = process.identity, %server, "muster {version} starts");
-    let listener = serve(configuration.listen, process.health.clone(), process.metrics.clone())
-        .await
-        .with_context(|| format!("listen: {}: cannot listen on this address", configuration.listen))?;
-    tracing::info!(address = %listener.address(), "serves health and metrics");
+    let _listeners = process.serve(&configuration).await?;
 
     // Every replica serves the webhook, whether or not it leads.
     let mut webhook = match &configuration.webhook {
@@ -104,6 +102,23 @@ struct Process {
 }
 
 impl Process {
+    /// Serves health and metrics until the result is dropped.
+    async fn serve(&self, configuration: &Configuration) -> anyhow::Result<(ListenerThread, Option<SecureMetrics>)> {
+        let Configuration { listen, secure_metrics, .. } = configuration;
+        let failed = |field: &str, address| format!("{field}: {address}: cannot listen on this address");
+        let open = secure_metrics.is_none().then(|| self.metrics.clone());
+        let what = if open.is_some() { "serves health and metrics" } else { "serves health" };
+        let health = serve(*listen, self.health.clone(), open).await.with_context(|| failed("listen", *listen))?;
+        tracing::info!(address = %health.address(), "{what}");
+        let Some(settings) = secure_metrics.clone() else { return Ok((health, None)) };
+        let (address, client, clock) = (settings.listen, client::connect(&self.kube_config)?, self.clock);
+        let secure = SecureMetrics::start(settings, client, self.metrics.clone(), move || clock.now())
+            .await
+            .with_context(|| failed("metrics.listen", address))?;
+        tracing::info!(address = %secure.address(), "serves metrics to authorised clients");
+        Ok((health, Some(secure)))
+    }
+
     /// Waits until this process leads; `None` if a signal arrived first.
     async fn lead(
         &mut self,

@@ -3,7 +3,6 @@
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
-use std::sync::Arc;
 
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Secret;
@@ -11,13 +10,9 @@ use kube::Api;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::crypto::ring::default_provider;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::process::{Cluster, Process};
+use super::tls_client::{self, Client, connect};
 
 const HOSTILE: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 const HONEST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
@@ -106,25 +101,7 @@ fn start_with_webhook(cluster: &Cluster, name: &str) -> (Process, SocketAddr) {
 async fn connector(cluster: &Cluster) -> TlsConnector {
     let secrets: Api<Secret> = Api::namespaced(cluster.server.client(), "default");
     let secret = secrets.get("muster-webhook").await.unwrap();
-    let mut roots = RootCertStore::empty();
-    for authority in CertificateDer::pem_slice_iter(&secret.data.unwrap()["ca.crt"].0) {
-        roots.add(authority.unwrap()).unwrap();
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
-}
-
-type Client = TlsStream<tokio::net::TcpStream>;
-
-async fn connect(connector: &TlsConnector, from: IpAddr, address: SocketAddr) -> std::io::Result<Client> {
-    let socket = tokio::net::TcpSocket::new_v4()?;
-    socket.bind(SocketAddr::new(from, 0))?;
-    let stream = socket.connect(address).await?;
-    connector.connect(ServerName::try_from("127.0.0.1").unwrap(), stream).await
+    tls_client::connector(&secret.data.unwrap()["ca.crt"].0)
 }
 
 /// Sends a body without its last byte, as far as the webhook reads it. The connection stays open if it may.

@@ -2,6 +2,8 @@
 
 mod hostile_clients;
 mod process;
+mod secure_metrics;
+mod tls_client;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -87,7 +87,7 @@ impl Process {
             .unwrap();
         let log = BufReader::new(child.stderr.take().unwrap());
         let mut process = Self { child, log, seen: Vec::new(), address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        let line = process.wait_for("serves health and metrics");
+        let line = process.wait_for("serves health");
         process.address = line["address"].as_str().and_then(|text| text.parse().ok()).expect("an address");
         process
     }
