@@ -7,6 +7,7 @@ mod own_writes;
 mod policy;
 mod priority_classes;
 mod rbac;
+mod secure_metrics;
 
 use std::io::Write as _;
 
@@ -60,6 +61,9 @@ pub struct Options {
     /// Leave out the right to write Volcano's PodGroups, for clusters that have none.
     #[arg(long)]
     without_volcano: bool,
+    /// Serve metrics over TLS, to clients that the API server authenticates and authorises.
+    #[arg(long)]
+    secure_metrics: bool,
 }
 
 impl Options {
@@ -163,6 +167,9 @@ fn configuration(options: &Options) -> anyhow::Result<String> {
     if options.native_gangs {
         short["controllers"] = json!({"jobSets": "Native", "leaderWorkerSets": "Native"});
     }
+    if options.secure_metrics {
+        short["metrics"] = secure_metrics::settings();
+    }
     print(&short)
 }
 
@@ -249,6 +256,7 @@ fn container(options: &Options) -> Value {
     if !options.without_webhook {
         ports.push(json!({"name": "webhook", "containerPort": admission::PORT}));
     }
+    ports.extend(options.secure_metrics.then(secure_metrics::container_port));
     let mut mounts = vec![json!({"name": "config", "mountPath": "/etc/muster", "readOnly": true})];
     if options.webhook_certificate.is_some() {
         mounts.push(json!({"name": "certificates", "mountPath": CERTIFICATES, "readOnly": true}));
@@ -291,6 +299,7 @@ fn network_policy(options: &Options) -> Value {
     if !options.without_webhook {
         ports.push(port("webhook"));
     }
+    ports.extend(options.secure_metrics.then(|| port(secure_metrics::PORT_NAME)));
     json!({
         "apiVersion": "networking.k8s.io/v1", "kind": "NetworkPolicy",
         "metadata": metadata(options),
@@ -302,10 +311,12 @@ fn network_policy(options: &Options) -> Value {
 }
 
 fn service(options: &Options) -> Value {
+    let mut ports = vec![json!({"name": "http", "port": PORT, "targetPort": "http"})];
+    ports.extend(options.secure_metrics.then(secure_metrics::service_port));
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": metadata(options),
-        "spec": {"selector": labels(), "ports": [{"name": "http", "port": PORT, "targetPort": "http"}]},
+        "spec": {"selector": labels(), "ports": ports},
     })
 }
 

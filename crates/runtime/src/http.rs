@@ -1,9 +1,12 @@
 //! Serves `/healthz`, `/livez`, `/readyz` and `/metrics` for probes and Prometheus.
 //!
-//! Responses are plain text. A failing check is always named; `?verbose` names the passing ones too.
+//! Responses are plain text. A failing check is always named; `?verbose` names the passing ones too. Probes are answered
+//! although other clients occupy the listener: their connections give way to new ones.
 
 use std::fmt::Write as _;
-use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{RawQuery, State};
@@ -11,41 +14,57 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
+use muster_listener::{Limits, ListenerThread, Transport};
 
 use crate::health::{Check, Health};
 use crate::metrics::{CONTENT_TYPE_METRICS, Metrics};
 
-/// The paths for probes and Prometheus.
-pub fn router(health: Health, metrics: Metrics) -> Router {
-    let live = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
+/// Probes and scrapes are few and small, and have no body.
+pub(crate) const LIMITS: Limits = Limits {
+    connections_max: 128,
+    connections_per_peer_max: 64,
+    header_deadline: Duration::from_secs(5),
+    body_deadline: Duration::from_secs(5),
+    answer_deadline: Duration::from_secs(10),
+    // Longer than the usual time between two scrapes.
+    idle_deadline: Duration::from_secs(180),
+    stop_deadline: Duration::from_secs(5),
+    body_bytes_max: 1 << 10,
+    bodies_bytes_max: 64 << 10,
+};
+
+/// The paths for probes, and for Prometheus if metrics are served to everyone.
+pub fn router(health: Health, metrics: Option<Metrics>) -> Router {
+    let live = |State(health): State<Health>, RawQuery(query): RawQuery| async move {
         respond("livez", &[health.alive()], query.as_deref())
     };
-    let healthy = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
+    let healthy = |State(health): State<Health>, RawQuery(query): RawQuery| async move {
         respond("healthz", &[health.alive()], query.as_deref())
     };
-    let ready = |State((health, _)): State<(Health, Metrics)>, RawQuery(query): RawQuery| async move {
+    let ready = |State(health): State<Health>, RawQuery(query): RawQuery| async move {
         respond("readyz", &[health.alive(), health.synced()], query.as_deref())
     };
-    let serve_metrics = |State((_, metrics)): State<(Health, Metrics)>| async move {
-        ([(CONTENT_TYPE, CONTENT_TYPE_METRICS)], metrics.render())
-    };
-    Router::new()
+    let mut router = Router::new()
         .route("/livez", get(live))
         .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
-        .route("/metrics", get(serve_metrics))
-        .fallback(|| async { (StatusCode::NOT_FOUND, "there are /livez, /readyz, /healthz and /metrics\n") })
-        .with_state((health, metrics))
+        .with_state(health);
+    let mut paths = "there are /livez, /readyz and /healthz\n";
+    if let Some(metrics) = metrics {
+        router = router.route("/metrics", get(|| async move { render_metrics(&metrics) }));
+        paths = "there are /livez, /readyz, /healthz and /metrics\n";
+    }
+    router.fallback(move || async move { (StatusCode::NOT_FOUND, paths) })
 }
 
-/// Serves [`router`] until `stop` is ready.
-pub async fn serve(
-    listener: tokio::net::TcpListener,
-    health: Health,
-    metrics: Metrics,
-    stop: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    axum::serve(listener, router(health, metrics)).with_graceful_shutdown(stop).await
+/// The metrics as a response.
+pub(crate) fn render_metrics(metrics: &Metrics) -> Response {
+    ([(CONTENT_TYPE, CONTENT_TYPE_METRICS)], metrics.render()).into_response()
+}
+
+/// Serves [`router`] on a thread of its own until the result is dropped.
+pub async fn serve(listen: SocketAddr, health: Health, metrics: Option<Metrics>) -> io::Result<ListenerThread> {
+    ListenerThread::start("health", listen, Transport::Plain, LIMITS, router(health, metrics)).await
 }
 
 fn respond(path: &str, checks: &[Check], query: Option<&str>) -> Response {
@@ -84,7 +103,7 @@ mod tests {
 
     async fn get_path(health: &Health, path: &str) -> (u16, String) {
         let request = Request::get(path).body(Body::empty()).unwrap();
-        let response = router(health.clone(), Metrics::default()).oneshot(request).await.unwrap();
+        let response = router(health.clone(), Some(Metrics::default())).oneshot(request).await.unwrap();
         let status = response.status().as_u16();
         let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
         (status, String::from_utf8(body.to_vec()).unwrap())

@@ -2,10 +2,7 @@
 //!
 //! The review functions are passed in. Must not depend on any kind of object.
 
-mod certificates;
 mod configurations;
-mod files;
-mod resolver;
 mod review;
 mod rotation;
 mod server;
@@ -23,14 +20,17 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use jiff::Timestamp;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use muster_listener::ListenerThread;
+use muster_listener::tls::resolver::CertificateResolver;
+use muster_listener::tls::{files, transport};
 use tokio::task::JoinSet;
 
 pub use self::configurations::ConfigurationKind;
-use self::resolver::CertificateResolver;
 pub use self::review::{Review, Routes};
 use self::rotation::CertificateRotator;
+
+/// The name of the listener, its thread, and the subject of certificates.
+const LISTENER: &str = "webhook";
 
 /// The clock, passed in so that tests can simulate years.
 pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -109,15 +109,15 @@ pub enum WebhookError {
     },
 }
 
-/// A running webhook. Dropping it stops the listener; open connections are closed after the request in progress.
+/// A running webhook. It serves on a thread of its own, so that TLS and reviews delay nothing else; the certificate is
+/// rotated on the runtime that has started it. Dropping it stops the listener; open connections are closed after the
+/// request in progress.
 #[derive(Debug)]
 pub struct Webhook {
-    address: SocketAddr,
     certificates: CertificateResolver,
+    listener: ListenerThread,
     /// Aborted on drop.
-    tasks: JoinSet<()>,
-    /// Dropping it notifies the connections.
-    _stop: watch::Sender<()>,
+    rotation: JoinSet<()>,
 }
 
 impl Webhook {
@@ -131,28 +131,27 @@ impl Webhook {
     ) -> Result<Self, WebhookError> {
         check_paths(routes)?;
         let certificates = CertificateResolver::default();
-        let acceptor = server::acceptor(certificates.clone())?;
+        let transport = transport(certificates.clone())?;
         let rotation: BoxFuture<'static, Infallible> = match settings.certificates {
             CertificateSource::SelfSigned(own) => {
                 let rotator = CertificateRotator::new(client, own, certificates.clone(), now);
                 rotator.check_names()?;
                 Box::pin(rotator.run())
             }
-            CertificateSource::Files(directory) => Box::pin(files::follow(directory, certificates.clone())),
+            CertificateSource::Files(directory) => Box::pin(files::follow(LISTENER, directory, certificates.clone())),
         };
-        let listen = |source| WebhookError::Listen { address: settings.listen, source };
-        let listener = TcpListener::bind(settings.listen).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
-        let (stop, stopped) = watch::channel(());
+        let address = settings.listen;
+        let listener = ListenerThread::start(LISTENER, address, transport, server::LIMITS, server::router(routes))
+            .await
+            .map_err(|source| WebhookError::Listen { address, source })?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(server::serve(listener, acceptor, server::router(routes), stopped));
         tasks.spawn(async move { match rotation.await {} });
-        Ok(Self { address, certificates, tasks, _stop: stop })
+        Ok(Self { certificates, listener, rotation: tasks })
     }
 
     /// The address it listens on.
     pub fn address(&self) -> SocketAddr {
-        self.address
+        self.listener.address()
     }
 
     /// Waits until there is a certificate and reviews can be served.
@@ -162,11 +161,19 @@ impl Webhook {
 
     /// Waits until the webhook ends on its own, which only a bug can cause.
     pub async fn ended(&mut self) -> WebhookError {
-        let reason = match self.tasks.join_next().await {
-            Some(Err(error)) => error.to_string(),
-            Some(Ok(())) | None => "one of its tasks returned".to_owned(),
+        let reason = tokio::select! {
+            () = self.listener.ended() => "its listener has ended".to_owned(),
+            ended = self.rotation.join_next() => match ended {
+                Some(Err(error)) => error.to_string(),
+                Some(Ok(())) | None => "the rotation of its certificate has ended".to_owned(),
+            },
         };
         WebhookError::Ended { reason }
+    }
+
+    /// Stops it and waits until the requests in progress are answered.
+    pub async fn stop(self) {
+        self.listener.stop().await;
     }
 }
 

@@ -9,11 +9,11 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::PostParams;
+use muster_listener::tls::certificates::CertificateError;
+use muster_listener::tls::resolver::CertificateResolver;
 use tokio::time::sleep;
 
-use super::certificates::{CertificateError, service_names};
 use super::configurations::{ConfigurationState, inject_ca_bundle};
-use super::resolver::CertificateResolver;
 use super::stored_certificate::{StoredCertificate, is_valid_name, renewed_secret};
 use super::{Now, SelfSigned, WebhookError};
 
@@ -156,4 +156,16 @@ impl CertificateRotator {
         }
         Err(RotationError::Contended { what: what(), attempts: ATTEMPTS })
     }
+}
+
+/// The DNS names of a Service inside a cluster, and the extra names.
+fn service_names(service: &str, namespace: &str, extra: &[String]) -> Vec<String> {
+    let mut names = vec![
+        service.to_owned(),
+        format!("{service}.{namespace}"),
+        format!("{service}.{namespace}.svc"),
+        format!("{service}.{namespace}.svc.cluster.local"),
+    ];
+    names.extend(extra.iter().cloned());
+    names
 }

@@ -8,15 +8,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use muster_listener::tls::certificates::{self, CertificateError, read_certificates, validity};
+use muster_listener::tls::resolver::ServingCertificate;
 use rcgen::string::Ia5String;
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
-
-use super::certificates::{self, CertificateError, read_certificates, validity};
-use super::resolver::ServingCertificate;
 
 /// The annotation with the time after which the certificate is renewed. An earlier time can be written to force a
 /// renewal.
@@ -95,7 +94,7 @@ pub(super) fn renewed_secret(
     names: &[String],
     now: Timestamp,
 ) -> Result<Secret, CertificateError> {
-    let generated = certificates::generate(names, now)?;
+    let generated = certificates::generate("muster webhook", names, now)?;
     let mut bundle = generated.authority;
     for authority in old.as_ref().map(|old| valid_authorities(old, now)).unwrap_or_default() {
         bundle.push_str(&authority);

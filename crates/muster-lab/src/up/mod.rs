@@ -25,7 +25,7 @@ use muster_api::wire::Node;
 use muster_playground::components::{Cluster, KubeletSettings, Shape};
 use muster_playground::{Limits, Server, Settings, kubectl};
 use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides};
-use muster_runtime::{Clock, Fence, Health, Instruments, Metrics};
+use muster_runtime::{Clock, Fence, Health, Instruments, ListenerThread, Metrics};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -84,7 +84,8 @@ async fn work(plan: &Plan) -> anyhow::Result<()> {
 struct Up {
     server: Server,
     address: SocketAddr,
-    metrics_address: SocketAddr,
+    /// Serves the scheduler's metrics until it is dropped.
+    metrics: ListenerThread,
     kubeconfig: Kubeconfig,
     /// The demo of this cluster.
     demo: Option<Demo>,
@@ -126,10 +127,10 @@ impl Up {
         progress.say(&format!("{nodes} nodes"));
         wait_for_nodes(&server, nodes, |ready| progress.count(&format!("nodes: {ready} of {nodes} are ready"))).await?;
         progress.say("scheduler");
-        let (scheduler, metrics_address) = start_scheduler(&server).await?;
+        let (scheduler, metrics) = start_scheduler(&server).await?;
         let is_decided = demo::is_decided(&server).await?;
         let demo = plan.demo.filter(|_| plan.demo_is_wanted || !is_decided);
-        Ok(Self { server, address, metrics_address, kubeconfig, demo, is_new, cluster, scheduler, stop, serving })
+        Ok(Self { server, address, metrics, kubeconfig, demo, is_new, cluster, scheduler, stop, serving })
     }
 
     fn print_introduction(&self, plan: &Plan) {
@@ -137,7 +138,7 @@ impl Up {
         println!("Muster {} is up: {}", env!("CARGO_PKG_VERSION"), describe(&plan.shape));
         println!("  API server   http://{}", self.address);
         println!("  kubectl      export KUBECONFIG={kubeconfig}");
-        println!("  metrics      http://{}/metrics", self.metrics_address);
+        println!("  metrics      http://{}/metrics", self.metrics.address());
         match &plan.state {
             Some(folder) if self.is_new => println!("  state        {}, new", folder.display()),
             Some(folder) => {
@@ -275,7 +276,7 @@ fn is_ready(node: &Node) -> bool {
 }
 
 /// Starts the scheduler on the server in this process, and serves its metrics.
-async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, SocketAddr)> {
+async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, ListenerThread)> {
     // There is no other scheduler here: pods of `default-scheduler` are Muster's too.
     let names = [muster_api::keys::SCHEDULER_NAME, "default-scheduler"].map(str::to_owned).to_vec();
     let overrides = Overrides { scheduler_names: names, ..Overrides::default() };
@@ -284,12 +285,10 @@ async fn start_scheduler(server: &Server) -> anyhow::Result<(Thread, SocketAddr)
     metrics.set_leader(true);
     "muster-up".clone_into(&mut settings.identity);
     settings.instruments = Instruments { metrics: metrics.clone(), health: health.clone(), record: None };
-    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).await?;
-    let address = listener.local_addr()?;
-    tokio::spawn(muster_runtime::serve(listener, health, metrics, std::future::pending()));
+    let listener = muster_runtime::serve(SocketAddr::from(([127, 0, 0, 1], 0)), health, Some(metrics)).await?;
     let clock = Clock::starting_at(server.now());
     let server = server.clone();
-    Ok((Thread::start(move || Ok(server.client()), settings, clock, Fence::open())?, address))
+    Ok((Thread::start(move || Ok(server.client()), settings, clock, Fence::open())?, listener))
 }
 
 /// A short description of the nodes.

@@ -53,6 +53,10 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
     if options.native_gangs && has_pod_groups {
         rules.push(rule("scheduling.k8s.io", &["podgroups"], &["create", "patch", "delete"]));
     }
+    if options.secure_metrics {
+        rules.push(rule("authentication.k8s.io", &["tokenreviews"], &["create"]));
+        rules.push(rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]));
+    }
     rules
 }
 

@@ -25,6 +25,7 @@ fn options(version: Version) -> Options {
         without_webhook: false,
         webhook_certificate: None,
         without_volcano: false,
+        secure_metrics: false,
     }
 }
 
@@ -211,6 +212,25 @@ fn permissions_are_exactly_these() {
         ];
         assert!(rights(&find(&documents, "Role")["rules"]).iter().eq(lease.iter()), "{name}");
     }
+}
+
+#[test]
+fn secure_metrics_have_permissions_configuration_and_ports() {
+    let mut options = options(Version::V1_37);
+    options.secure_metrics = true;
+    let secured: Vec<Value> = serde_saphyr::from_multiple(&text(&options).unwrap()).unwrap();
+    let of = |documents: &[Value]| rights(&find(documents, "ClusterRole")["rules"]);
+    let (secured_rights, plain) = (of(&secured), of(&documents(Version::V1_37)));
+    let more: Vec<&String> = secured_rights.difference(&plain).collect();
+    assert_eq!(more, ["create subjectaccessreviews.authorization.k8s.io", "create tokenreviews.authentication.k8s.io"]);
+    let config = find(&secured, "ConfigMap")["data"]["config.yaml"].as_str().unwrap();
+    let made = Configuration::new(File::read(config).unwrap(), Overrides::default()).unwrap();
+    let port = made.secure_metrics.unwrap().listen.port();
+    let container = &find(&secured, "Deployment")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["ports"][2], json!({"name": "https-metrics", "containerPort": port}));
+    assert_eq!(find(&secured, "Service")["spec"]["ports"][1]["targetPort"], "https-metrics");
+    let admitted = find(&secured, "NetworkPolicy")["spec"]["ingress"][0]["ports"].as_array().unwrap();
+    assert!(admitted.iter().any(|admitted| admitted["port"] == "https-metrics"), "{admitted:?}");
 }
 
 #[test]

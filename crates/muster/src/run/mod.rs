@@ -1,7 +1,7 @@
 //! `muster run`: the scheduler in production.
 //!
-//! This thread holds the lease, serves probes and waits for signals, so that no decision, however long, delays a
-//! renewal. The scheduler has its own thread.
+//! This thread holds the lease and waits for signals, so that no decision and no client, however demanding, delays a
+//! renewal. The scheduler, the listener of probes and metrics, and that of the webhook have their own threads.
 
 mod options;
 pub(crate) mod webhook;
@@ -14,9 +14,9 @@ use anyhow::{Context as _, anyhow};
 use muster_controllers::webhook::{Webhook, WebhookError};
 use muster_runtime::config::Configuration;
 use muster_runtime::{
-    Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, Metrics, Record, Settings, serve,
+    Clock, End, Fence, Health, Instruments, Leadership, LeaseSettings, ListenerThread, Metrics, Record, SecureMetrics,
+    Settings, serve,
 };
-use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 pub use options::Options;
@@ -68,11 +68,7 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     };
     let (version, server) = (env!("CARGO_PKG_VERSION"), &process.kube_config.cluster_url);
     tracing::info!(identity = process.identity, %server, "muster {version} starts");
-    let listener = TcpListener::bind(configuration.listen)
-        .await
-        .with_context(|| format!("listen: {}: cannot listen on this address", configuration.listen))?;
-    tracing::info!(address = %listener.local_addr()?, "serves health and metrics");
-    tokio::spawn(serve(listener, process.health.clone(), process.metrics.clone(), std::future::pending()));
+    let _listeners = process.serve(&configuration).await?;
 
     // Every replica serves the webhook, whether or not it leads.
     let mut webhook = match &configuration.webhook {
@@ -84,10 +80,13 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     };
     let leadership = match configuration.lease.clone() {
         None => None,
-        Some(lease) => match process.lead(lease, webhook.as_mut()).await? {
-            Some(leadership) => Some(leadership),
-            None => return Ok(ExitCode::SUCCESS),
-        },
+        Some(lease) => {
+            let Some(leadership) = process.lead(lease, webhook.as_mut()).await? else {
+                webhook::stop(webhook).await;
+                return Ok(ExitCode::SUCCESS);
+            };
+            Some(leadership)
+        }
     };
     process.schedule(configuration, leadership, webhook).await
 }
@@ -103,6 +102,23 @@ struct Process {
 }
 
 impl Process {
+    /// Serves health and metrics until the result is dropped.
+    async fn serve(&self, configuration: &Configuration) -> anyhow::Result<(ListenerThread, Option<SecureMetrics>)> {
+        let Configuration { listen, secure_metrics, .. } = configuration;
+        let failed = |field: &str, address| format!("{field}: {address}: cannot listen on this address");
+        let open = secure_metrics.is_none().then(|| self.metrics.clone());
+        let what = if open.is_some() { "serves health and metrics" } else { "serves health" };
+        let health = serve(*listen, self.health.clone(), open).await.with_context(|| failed("listen", *listen))?;
+        tracing::info!(address = %health.address(), "{what}");
+        let Some(settings) = secure_metrics.clone() else { return Ok((health, None)) };
+        let (address, client, clock) = (settings.listen, client::connect(&self.kube_config)?, self.clock);
+        let secure = SecureMetrics::start(settings, client, self.metrics.clone(), move || clock.now())
+            .await
+            .with_context(|| failed("metrics.listen", address))?;
+        tracing::info!(address = %secure.address(), "serves metrics to authorised clients");
+        Ok((health, Some(secure)))
+    }
+
     /// Waits until this process leads; `None` if a signal arrived first.
     async fn lead(
         &mut self,
@@ -159,6 +175,8 @@ impl Process {
                 if let Some(leadership) = leadership {
                     leadership.release().await;
                 }
+                // It served until now: API servers may call a replica for a moment after it was told to stop.
+                webhook::stop(webhook).await;
                 Ok(ExitCode::SUCCESS)
             }
         }

@@ -33,6 +33,13 @@ pub(super) async fn ended(webhook: Option<&mut Webhook>) -> WebhookError {
     }
 }
 
+/// Stops the webhook after the reviews in progress.
+pub(super) async fn stop(webhook: Option<Webhook>) {
+    if let Some(webhook) = webhook {
+        webhook.stop().await;
+    }
+}
+
 /// Starts serving.
 pub(super) async fn start(
     client: kube::Client,

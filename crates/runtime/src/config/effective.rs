@@ -20,6 +20,7 @@ use super::profile;
 use super::span::Span;
 use crate::gates::FeatureGates;
 use crate::lease::LeaseSettings;
+use crate::secure_metrics::SecureMetricsSettings;
 use crate::settings::{Settings, TaintKey};
 
 /// Everything that a process needs to run.
@@ -31,6 +32,8 @@ pub struct Configuration {
     pub lease: Option<LeaseSettings>,
     /// The address of health and metrics.
     pub listen: SocketAddr,
+    /// The address of metrics over TLS; `None` if they are served with health.
+    pub secure_metrics: Option<SecureMetricsSettings>,
     /// The address of the admission webhook; `None` if it is disabled.
     pub webhook: Option<(SocketAddr, Certificates)>,
     /// The log level.
@@ -105,6 +108,10 @@ impl Configuration {
             require_name(&format!("leaderElection.{field}"), value)?;
         }
         let listen = address("listen", &file.listen)?;
+        let secure_metrics = SecureMetricsSettings {
+            listen: address("metrics.listen", &file.metrics.listen)?,
+            folder: file.metrics.certificates.folder.as_ref().map(PathBuf::from),
+        };
         let webhook = address("webhook.listen", &file.webhook.listen)?;
         let certificates = file.webhook.certificates.clone();
         for (field, value) in [
@@ -119,6 +126,7 @@ impl Configuration {
             settings,
             lease: election.enabled.then_some(lease),
             listen,
+            secure_metrics: file.metrics.secure.then_some(secure_metrics),
             webhook: file.webhook.enabled.then_some((webhook, certificates)),
             log_level: file.log_level,
             log_format: file.log_format,

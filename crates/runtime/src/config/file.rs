@@ -11,6 +11,7 @@ use serde::de::IntoDeserializer as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::metrics::SecuredMetrics;
 use super::profile::{AddedAffinity, Profile, SpreadDefaults};
 use super::span::Span;
 use crate::lease::LeaseSettings;
@@ -73,6 +74,8 @@ pub struct File {
     pub leader_election: LeaderElection,
     /// The address of health and metrics.
     pub listen: String,
+    /// Metrics over TLS.
+    pub metrics: SecuredMetrics,
     /// The log level.
     pub log_level: LogLevel,
     /// The log format.
@@ -441,6 +444,7 @@ impl Default for File {
             waiting: Waiting::default(),
             leader_election: LeaderElection::default(),
             listen: "0.0.0.0:8080".to_owned(),
+            metrics: SecuredMetrics::default(),
             log_level: LogLevel::Info,
             log_format: LogFormat::Json,
             record_dir: None,

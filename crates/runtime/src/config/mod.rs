@@ -7,6 +7,7 @@ mod effective;
 mod file;
 mod kube_scheduler;
 mod kube_scheduler_plugins;
+mod metrics;
 mod profile;
 mod span;
 
@@ -15,6 +16,7 @@ use serde_json::Value;
 pub use effective::{Configuration, Overrides, RecordSettings};
 pub use file::{Certificates, Eviction, File, LogFormat, LogLevel};
 pub use kube_scheduler::Statement;
+pub use metrics::{MetricsCertificates, SecuredMetrics};
 pub use span::{Span, SpanError};
 
 /// An unusable configuration.

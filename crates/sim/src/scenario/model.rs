@@ -132,8 +132,17 @@ impl Default for Config {
 }
 
 /// Fields of Muster's configuration file that have no effect in a scenario.
-const WITHOUT_MEANING: [&str; 8] =
-    ["apiVersion", "kind", "leaderElection", "listen", "logLevel", "logFormat", "recordDir", "recordSizeMaxMib"];
+const WITHOUT_MEANING: [&str; 9] = [
+    "apiVersion",
+    "kind",
+    "leaderElection",
+    "listen",
+    "metrics",
+    "logLevel",
+    "logFormat",
+    "recordDir",
+    "recordSizeMaxMib",
+];
 
 /// Fields of a scenario's configuration that are about the cluster, not about Muster.
 const OF_THE_CLUSTER: [&str; 3] = ["kubernetesVersion", "stock", "webhook"];

@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::super::certificates;
 use super::super::rotation::CertificateRotator;
 use super::super::{CertificateSource, Routes, Webhook, WebhookError, WebhookSettings};
 use super::test_cluster::{SERVICE_NAME, TestCluster, review, settings};
+use muster_listener::tls::certificates;
 
 fn routes() -> Routes {
     Routes::default().with(
@@ -17,9 +17,13 @@ fn routes() -> Routes {
 }
 
 async fn start(cluster: &TestCluster) -> Webhook {
+    start_with(cluster, &routes()).await
+}
+
+async fn start_with(cluster: &TestCluster, routes: &Routes) -> Webhook {
     let certificates = CertificateSource::SelfSigned(settings());
     let settings = WebhookSettings { listen: "127.0.0.1:0".parse().unwrap(), certificates };
-    let webhook = Webhook::start(cluster.server.client(), settings, &routes(), cluster.clock.now()).await.unwrap();
+    let webhook = Webhook::start(cluster.server.client(), settings, routes, cluster.clock.now()).await.unwrap();
     webhook.ready().await;
     webhook
 }
@@ -46,7 +50,7 @@ async fn client_that_trusts_the_bundle_is_answered_under_every_name() {
     }
     let refused = cluster.connect(webhook.address(), &bundle, "hook.other.svc").await.unwrap_err().to_string();
     assert!(refused.contains("not valid for name"), "{refused}");
-    let foreign = certificates::generate(&[SERVICE_NAME.to_owned()], cluster.clock.read()).unwrap();
+    let foreign = certificates::generate("a", &[SERVICE_NAME.to_owned()], cluster.clock.read()).unwrap();
     let foreign = certificates::read_certificates("ca.crt", foreign.authority.as_bytes()).unwrap();
     assert!(cluster.connect(webhook.address(), &foreign, SERVICE_NAME).await.is_err());
     cluster.clock.pass_days(366);
@@ -121,6 +125,31 @@ async fn new_connections_get_new_certificate_and_old_ones_continue() {
 }
 
 #[tokio::test]
+async fn review_that_takes_long_does_not_delay_the_runtime_that_started_the_webhook() {
+    let cluster = TestCluster::start();
+    let (enter, mut entered) = tokio::sync::mpsc::unbounded_channel();
+    let (release, blocked) = std::sync::mpsc::channel::<()>();
+    let blocked = std::sync::Mutex::new(blocked);
+    let routes = Routes::default().with("/mutate", move |review| {
+        enter.send(()).unwrap();
+        // Only the test releases it, so the test has to continue in the meantime.
+        let is_released = blocked.lock().unwrap().recv_timeout(std::time::Duration::from_secs(30)).is_ok();
+        json!({"kind": "AdmissionReview", "response": {"uid": review["request"]["uid"], "allowed": is_released}})
+    });
+    let webhook = start_with(&cluster, &routes).await;
+    let mut client = cluster.connect(webhook.address(), &cluster.bundle().await, SERVICE_NAME).await.unwrap();
+    let body = review("u").to_string();
+    let length = body.len();
+    client.send(&format!("POST /mutate HTTP/1.1\r\nhost: hook\r\ncontent-length: {length}\r\n\r\n{body}")).await;
+    entered.recv().await.unwrap();
+    // As the lease is renewed: by a request to the API server.
+    cluster.bundle().await;
+    // It fails if the review was given up.
+    let _ = release.send(());
+    assert_eq!(read(client.answer().await), allowed("u"));
+}
+
+#[tokio::test]
 async fn request_in_progress_is_answered_after_stop() {
     let cluster = TestCluster::start();
     let webhook = start(&cluster).await;
@@ -173,7 +202,7 @@ async fn ended_reports_a_dead_server() {
     let mut webhook = start(&cluster).await;
     let wait = std::time::Duration::from_millis(50);
     assert!(tokio::time::timeout(wait, webhook.ended()).await.is_err(), "it is running");
-    webhook.tasks.abort_all();
+    webhook.rotation.abort_all();
     let error = webhook.ended().await.to_string();
     assert!(error.starts_with("webhook: ended unexpectedly"), "{error}");
 }

@@ -1,6 +1,5 @@
 //! Tests of the whole webhook on an in-process API server.
 
 mod calls;
-mod files;
 mod rotation;
 mod test_cluster;

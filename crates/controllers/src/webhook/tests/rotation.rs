@@ -12,11 +12,11 @@ use kube::core::{ApiResource, DynamicObject};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::super::resolver::CertificateResolver;
 use super::super::rotation::CertificateRotator;
 use super::super::stored_certificate::RENEW_AFTER;
 use super::super::{ConfigurationKind, SelfSigned};
 use super::test_cluster::{TestCluster, served, settings};
+use muster_listener::tls::resolver::CertificateResolver;
 
 const GROUP: &str = "admissionregistration.k8s.io";
 

@@ -19,10 +19,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use super::super::certificates::read_certificates;
-use super::super::resolver::CertificateResolver;
 use super::super::rotation::CertificateRotator;
 use super::super::{DEFAULT_RESYNC_PERIOD, Now, SelfSigned};
+use muster_listener::tls::certificates::read_certificates;
+use muster_listener::tls::resolver::CertificateResolver;
 
 pub(super) const SERVICE_NAME: &str = "hook.default.svc";
 const START: &str = "2030-01-01T00:00:00Z";

@@ -22,7 +22,7 @@ const BACKDATED: Duration = Duration::from_secs(3600);
 
 /// An invalid certificate or key.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CertificateError {
+pub enum CertificateError {
     /// No certificate could be generated.
     #[error("certificate for {names:?}: cannot be generated: {source}")]
     Generate {
@@ -63,67 +63,56 @@ pub(super) enum CertificateError {
 /// A serving certificate with its key, and the authority that signed it, in PEM. The authority's key is discarded, so
 /// nothing else can be signed with it.
 #[derive(Clone)]
-pub(super) struct GeneratedCertificate {
+#[allow(missing_debug_implementations)] // it has a key
+pub struct GeneratedCertificate {
     /// The authority's certificate.
-    pub(super) authority: String,
+    pub authority: String,
     /// The serving certificate.
-    pub(super) certificate: String,
+    pub certificate: String,
     /// Its key (PKCS #8).
-    pub(super) key: String,
+    pub key: String,
     /// The validity period of the serving certificate.
-    pub(super) validity: Validity,
+    pub validity: Validity,
 }
 
 /// The validity period of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Validity {
+pub struct Validity {
     /// The first second.
-    pub(super) from: Timestamp,
+    pub from: Timestamp,
     /// The last second.
-    pub(super) until: Timestamp,
+    pub until: Timestamp,
 }
 
 impl Validity {
     /// The time when a third of the lifetime is left.
-    pub(super) fn renew_after(self) -> Timestamp {
+    pub fn renew_after(self) -> Timestamp {
         // It lies between two valid times, so this cannot overflow.
         self.until - self.until.duration_since(self.from) / 3
     }
 
     /// Whether the period is over.
-    pub(super) fn has_expired(self, now: Timestamp) -> bool {
+    pub fn has_expired(self, now: Timestamp) -> bool {
         now > self.until
     }
 }
 
-/// The DNS names of a Service inside a cluster, and the extra names.
-pub(super) fn service_names(service: &str, namespace: &str, extra: &[String]) -> Vec<String> {
-    let mut names = vec![
-        service.to_owned(),
-        format!("{service}.{namespace}"),
-        format!("{service}.{namespace}.svc"),
-        format!("{service}.{namespace}.svc.cluster.local"),
-    ];
-    names.extend(extra.iter().cloned());
-    names
-}
-
-/// Generates an authority and a serving certificate for names (DNS or IP).
-pub(super) fn generate(names: &[String], now: Timestamp) -> Result<GeneratedCertificate, CertificateError> {
+/// Generates an authority and a serving certificate with this subject for names (DNS or IP).
+pub fn generate(subject: &str, names: &[String], now: Timestamp) -> Result<GeneratedCertificate, CertificateError> {
     let validity = Validity { from: shifted(now, -1, BACKDATED)?, until: shifted(now, 1, SERVING_LIFETIME)? };
     let authority_validity = Validity { until: shifted(now, 1, AUTHORITY_LIFETIME)?, ..validity };
     let signed = || -> Result<_, rcgen::Error> {
         let mut root = CertificateParams::default();
         root.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         root.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        name_and_date(&mut root, "muster webhook authority", authority_validity);
+        name_and_date(&mut root, &format!("{subject} authority"), authority_validity);
         let root = CertifiedIssuer::self_signed(root, KeyPair::generate()?)?;
 
         let mut leaf = CertificateParams::new(names)?;
         leaf.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         leaf.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         leaf.use_authority_key_identifier_extension = true;
-        name_and_date(&mut leaf, "muster webhook", validity);
+        name_and_date(&mut leaf, subject, validity);
         let key = KeyPair::generate()?;
         let certificate = leaf.signed_by(&key, &root)?.pem();
         Ok(GeneratedCertificate { authority: root.pem(), certificate, key: key.serialize_pem(), validity })
@@ -151,10 +140,7 @@ fn shifted(now: Timestamp, sign: i64, by: Duration) -> Result<Timestamp, Certifi
 }
 
 /// All certificates of a PEM text, which must have at least one.
-pub(super) fn read_certificates(
-    field: &'static str,
-    pem: &[u8],
-) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
+pub fn read_certificates(field: &'static str, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CertificateError> {
     let failed = |reason| CertificateError::Pem { field, what: "certificate", reason };
     let list: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     let list = list.map_err(|error| failed(error.to_string()))?;
@@ -162,13 +148,13 @@ pub(super) fn read_certificates(
 }
 
 /// Encodes a certificate as PEM.
-pub(super) fn to_pem(certificate: &CertificateDer<'_>) -> String {
+pub fn to_pem(certificate: &CertificateDer<'_>) -> String {
     let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
     pem::encode_config(&pem::Pem::new("CERTIFICATE", certificate.to_vec()), lines)
 }
 
 /// Parses the validity period of a certificate.
-pub(super) fn validity(field: &'static str, certificate: &CertificateDer<'_>) -> Result<Validity, CertificateError> {
+pub fn validity(field: &'static str, certificate: &CertificateDer<'_>) -> Result<Validity, CertificateError> {
     let form = |reason: String| CertificateError::Form { field, reason };
     let seconds = yasna::parse_der(certificate, |whole| {
         whole.read_sequence(|parts| {
@@ -217,7 +203,7 @@ mod tests {
 
     #[test]
     fn validity_round_trips() {
-        let generated = generate(&["a.b.svc".to_owned()], at("2030-01-02T03:04:05.6Z")).unwrap();
+        let generated = generate("a", &["a.b.svc".to_owned()], at("2030-01-02T03:04:05.6Z")).unwrap();
         let expected = Validity { from: at("2030-01-02T02:04:05Z"), until: at("2031-01-02T03:04:05Z") };
         assert_eq!(generated.validity, expected);
         assert_eq!(read(&generated.certificate), expected);
@@ -227,7 +213,7 @@ mod tests {
 
     #[test]
     fn years_with_four_digits_are_parsed() {
-        let generated = generate(&["a".to_owned()], at("2055-01-01T00:00:00Z")).unwrap();
+        let generated = generate("a", &["a".to_owned()], at("2055-01-01T00:00:00Z")).unwrap();
         assert_eq!(read(&generated.certificate), generated.validity);
         assert_eq!(generated.validity.renew_after(), at("2055-09-01T07:40:00Z"));
     }
@@ -239,7 +225,7 @@ mod tests {
         assert!(refused(b"-----BEGIN CERTIFICATE-----\nAAAA").starts_with("tls.crt: no certificate in PEM: "));
         let wrong = validity("ca.crt", &CertificateDer::from(vec![0x30, 0x01, 0x00])).unwrap_err().to_string();
         assert!(wrong.starts_with("ca.crt: not an X.509 certificate"), "{wrong}");
-        assert!(generate(&["ä".to_owned()], at("2030-01-01T00:00:00Z")).is_err());
-        assert!(generate(&["a".to_owned()], at("1969-01-01T00:00:00Z")).is_err());
+        assert!(generate("a", &["ä".to_owned()], at("2030-01-01T00:00:00Z")).is_err());
+        assert!(generate("a", &["a".to_owned()], at("1969-01-01T00:00:00Z")).is_err());
     }
 }

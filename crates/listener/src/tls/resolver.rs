@@ -15,14 +15,14 @@ use super::certificates::{CertificateError, Validity, read_certificates, validit
 
 /// A certificate chain with its key, ready to be served.
 #[derive(Clone, Debug)]
-pub(super) struct ServingCertificate {
+pub struct ServingCertificate {
     pair: Arc<CertifiedKey>,
     validity: Validity,
 }
 
 impl ServingCertificate {
     /// Reads `tls.crt` (the chain, leaf first) and `tls.key`, which must match.
-    pub(super) fn read(certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
+    pub fn read(certificate: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
         let chain = read_certificates("tls.crt", certificate)?;
         let validity = validity("tls.crt", &chain[0])?;
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| CertificateError::Pem {
@@ -35,19 +35,19 @@ impl ServingCertificate {
     }
 
     /// The validity period of the leaf.
-    pub(super) fn validity(&self) -> Validity {
+    pub fn validity(&self) -> Validity {
         self.validity
     }
 
     /// The chain, leaf first, with the key.
-    pub(super) fn pair(&self) -> &CertifiedKey {
+    pub fn pair(&self) -> &CertifiedKey {
         &self.pair
     }
 }
 
 /// Resolves the certificate for TLS handshakes. Clones share the same certificate.
 #[derive(Clone, Debug)]
-pub(super) struct CertificateResolver {
+pub struct CertificateResolver {
     current: watch::Sender<Option<ServingCertificate>>,
 }
 
@@ -59,7 +59,7 @@ impl Default for CertificateResolver {
 
 impl CertificateResolver {
     /// Sets the certificate for new connections. Returns whether it differs from the previous one.
-    pub(super) fn set(&self, serving: ServingCertificate) -> bool {
+    pub fn set(&self, serving: ServingCertificate) -> bool {
         self.current.send_if_modified(|current| {
             let is_new = current.as_ref().is_none_or(|old| old.pair.cert != serving.pair.cert);
             *current = Some(serving);
@@ -68,12 +68,12 @@ impl CertificateResolver {
     }
 
     /// The current certificate.
-    pub(super) fn current(&self) -> Option<ServingCertificate> {
+    pub fn current(&self) -> Option<ServingCertificate> {
         self.current.borrow().clone()
     }
 
     /// Waits until there is a certificate.
-    pub(super) async fn ready(&self) {
+    pub async fn ready(&self) {
         // This fails only when the sender is dropped, and that is `self`.
         let _ = self.current.subscribe().wait_for(Option::is_some).await;
     }
