@@ -32,6 +32,10 @@ pub struct Config {
     /// How long a reservation lasts at most.
     #[serde(rename = "claim_ms_max")]
     pub reservation_ms_max: Millis,
+    /// The largest share of the nodes that may be reserved, in percent.
+    pub reservation_nodes_percent_max: u32,
+    /// How long after its start a group keeps capacity for the rest of its `minResources` from others.
+    pub min_resources_held_ms_max: Millis,
     /// How long a basic group waits for the rest of its desired members.
     pub desired_wait_ms: Millis,
     /// The rules of preemption.
@@ -60,6 +64,8 @@ impl Default for Config {
             search_again_ms_max: 300_000,
             starving_after_ms: 600_000,
             reservation_ms_max: 3_600_000,
+            reservation_nodes_percent_max: 50,
+            min_resources_held_ms_max: 1_800_000,
             desired_wait_ms: 1_000,
             preemption: PreemptionRules::default(),
             report_waiting_after_ms: 5_000,
@@ -220,6 +226,10 @@ impl Config {
         }
         for profile in &self.profiles {
             profile.scoring.validate()?;
+        }
+        let percent = self.reservation_nodes_percent_max;
+        if percent == 0 || percent > 100 {
+            return refuse("reservation_nodes_percent_max", &percent, "must be between 1 and 100");
         }
         for (field, pause_ms) in [
             ("backoff_ms_initial", self.backoff_ms_initial),

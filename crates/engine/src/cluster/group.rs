@@ -161,6 +161,8 @@ pub(crate) struct Group {
     pub(crate) refused_decision: u32,
     /// The lowest priority among the victims that its minimum needed: members beyond the minimum preempt only below it.
     pub(crate) lowest_victim: Option<i32>,
+    /// Its `minResources` when its last start was decided, if this process did.
+    pub(crate) min_resources_at_start: Option<BTreeMap<String, i64>>,
     /// How many consecutive decisions had a refused bind.
     pub(crate) consecutive_refusals: u32,
     /// Members that were refused are not placed again before this time.
@@ -201,6 +203,7 @@ impl Group {
             decisions: 0,
             refused_decision: 0,
             lowest_victim: None,
+            min_resources_at_start: None,
             consecutive_refusals: 0,
             repair_not_before: 0,
             desired_until: None,
@@ -259,6 +262,13 @@ impl Group {
         let reached = self.lifecycle.reached();
         reached.len() == self.rules.len()
             && self.rules.iter().zip(reached).all(|(rule, reached)| rule.min_member <= *reached)
+    }
+
+    /// The amount of a resource in its `minResources`, at most what it was at the start.
+    pub(crate) fn min_resource_at_start(&self, resource: &str) -> Option<i64> {
+        let now = *self.definition.last()?.min_resources.get(resource)?;
+        let then = self.min_resources_at_start.as_ref().map(|all| all.get(resource).copied().unwrap_or(0));
+        Some(then.map_or(now, |then| now.min(then)))
     }
 
     /// Whether it has `minResources` and has not started.

@@ -4,7 +4,9 @@
 //! The shape of later members is not known, so the check compares sums over nodes: what is free on the nodes that the
 //! members may use, minus what incomplete groups that started earlier still need. Otherwise two leaders could count on
 //! the same capacity and wait for workers forever. Groups of one family start one after the other and share their
-//! `minResources`. Must not depend on why members are missing.
+//! `minResources`. What a group keeps from others this way is bounded: it was free when the group started, it cannot be
+//! raised later, it lapses after a while, and it never binds a group of a higher priority. Must not depend on why
+//! members are missing.
 
 use std::collections::BTreeMap;
 
@@ -14,6 +16,7 @@ use crate::cluster::group::{Exclusion, Group};
 use crate::cluster::pod::{MemberState, Pod};
 use crate::diagnosis::ResourceGap;
 use crate::filter;
+use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, PodId};
 use crate::placement::PlacementRequest;
 
@@ -21,13 +24,19 @@ use crate::placement::PlacementRequest;
 const PODS: &str = "pods";
 
 /// The first resource of which the group would lack some of its `minResources` if it started with the members that have
-/// a node in this state of the cluster. Not checked for a group that has reached its minimum.
-pub(super) fn gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest) -> Option<ResourceGap> {
+/// a node in this state of the cluster. Not checked for a group that has reached its minimum. Groups that started earlier
+/// than `started_after` need nothing more.
+pub(super) fn gap(
+    cluster: &Cluster,
+    id: GroupId,
+    request: &PlacementRequest,
+    started_after: Millis,
+) -> Option<ResourceGap> {
     let group = cluster.group(id);
     let spec = group.definition.current().filter(|_| group.must_fit_min_resources())?;
     let asked = spec.min_resources.iter().filter(|(_, asked)| **asked > 0);
     asked
-        .map(|(resource, asked)| measure_gap(cluster, id, request, resource, *asked))
+        .map(|(resource, asked)| measure_gap(&Counter { cluster, resource, started_after }, id, request, *asked))
         .find(|gap| gap.asked > gap.taken.saturating_add(gap.left.saturating_sub(gap.owed).max(0)))
 }
 
@@ -35,6 +44,7 @@ pub(super) fn gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest) ->
 struct Counter<'a> {
     cluster: &'a Cluster,
     resource: &'a str,
+    started_after: Millis,
 }
 
 impl Counter<'_> {
@@ -64,22 +74,23 @@ impl Counter<'_> {
 
     /// What other started groups that share nodes with this group still need.
     fn owed(&self, id: GroupId, request: &PlacementRequest) -> i64 {
-        let owed = self.debts(id).into_values().filter_map(|debt| {
+        let owed = self.debts(id, request.priority).into_values().filter_map(|debt| {
             let missing = debt.missing();
             (missing > 0 && self.share_nodes(debt.asked?.class, request)).then_some(missing)
         });
         owed.fold(0, i64::saturating_add)
     }
 
-    /// What the other groups ask for and use. The groups of a family count as one; each group is looked at once.
-    fn debts(&self, id: GroupId) -> BTreeMap<Debtor<'_>, Debt> {
+    /// What the other groups of this priority or a higher one ask for and use. The groups of a family count as one; each
+    /// group is looked at once.
+    fn debts(&self, id: GroupId, priority: i32) -> BTreeMap<Debtor<'_>, Debt> {
         let own = self.cluster.group(id);
-        let pods = Counter { cluster: self.cluster, resource: PODS };
+        let pods = Counter { resource: PODS, ..*self };
         let mut debts: BTreeMap<Debtor<'_>, Debt> = BTreeMap::new();
         for (other, group) in self.cluster.groups().filter(|(other, one)| *other != id && !is_same_family(one, own)) {
             let Some(spec) = group.definition.last() else { continue };
-            let asked = spec.min_resources.get(self.resource);
-            if asked.is_none() && spec.family.is_none() {
+            let asked = group.min_resource_at_start(self.resource);
+            if (asked.is_none() && spec.family.is_none()) || self.cluster.group_priority(other) < priority {
                 continue;
             }
             let debt = debts.entry(family_of(group).map_or(Debtor::Group(other), Debtor::Family)).or_default();
@@ -87,7 +98,8 @@ impl Counter<'_> {
             debt.pods = debt.pods.saturating_add(pods.of_group(group));
             if let (None, Some(amount), Some(pod)) = (&debt.asked, asked, placed(self.cluster, group).next()) {
                 let pods = spec.min_resources.get(PODS).copied();
-                debt.asked = Some(Asked { amount: *amount, pods, class: pod.class });
+                let amount = if started_ms(group, pod) < self.started_after { 0 } else { amount };
+                debt.asked = Some(Asked { amount, pods, class: pod.class });
             }
         }
         debts
@@ -151,9 +163,15 @@ fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'
         .filter(|pod| matches!(pod.member_state(), MemberState::Bound | MemberState::Assumed | MemberState::Succeeded))
 }
 
-fn measure_gap(cluster: &Cluster, id: GroupId, request: &PlacementRequest, resource: &str, asked: i64) -> ResourceGap {
+/// When a group with a placed member started.
+fn started_ms(group: &Group, member: &Pod) -> Millis {
+    let stamped = || member.start.as_ref().map(|stamp| stamp.decided_ms);
+    group.lifecycle.decided_ms().or_else(stamped).unwrap_or(member.created_ms)
+}
+
+fn measure_gap(counter: &Counter<'_>, id: GroupId, request: &PlacementRequest, asked: i64) -> ResourceGap {
+    let Counter { cluster, resource, .. } = *counter;
     let known = cluster.resource_names().get(resource);
-    let counter = Counter { cluster, resource };
     let taken = counter.taken(id);
     let owed = counter.owed(id, request);
     let mut left = 0_i64;

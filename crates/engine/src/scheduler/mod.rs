@@ -46,7 +46,7 @@ pub use evaluation::{NodeEvaluation, NodeVerdict};
 pub use group_states::GroupState;
 pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
-use reservation::Reservation;
+use reservation::{Reservation, VainReservations};
 use unschedulable_cache::UnschedulableCache;
 
 /// An event caused by the passage of time alone. A timer whose cause is gone does nothing.
@@ -100,6 +100,8 @@ pub struct Engine {
     /// Consecutive reservations that expired before the gang was placed.
     reservations_expired: u32,
     no_reservation_before: Millis,
+    /// By namespace.
+    vain_reservations: BTreeMap<String, VainReservations>,
     now: Millis,
     last_attempt: Option<SchedulingAttempt>,
     /// The result of preemption in the current attempt, if it was tried.
@@ -154,6 +156,7 @@ impl Engine {
             reservation: None,
             reservations_expired: 0,
             no_reservation_before: 0,
+            vain_reservations: BTreeMap::new(),
             now: 0,
             last_attempt: None,
             preemption_result: None,

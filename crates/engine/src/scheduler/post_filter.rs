@@ -212,10 +212,11 @@ impl Engine {
         if places.is_empty() {
             return None;
         }
-        let reserved = self.reserved_for(id);
+        let (reserved, started_after) = (self.reserved_for(id), self.debtors_started_after());
         let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
         let all = place_all(&mut transaction, &places, request.priority);
-        (all && min_resources::gap(transaction.cluster(), id, request).is_none()).then(|| transaction.commit())
+        (all && min_resources::gap(transaction.cluster(), id, request, started_after).is_none())
+            .then(|| transaction.commit())
     }
 
     /// Whether every pod would fit on its nominated node once the leaving pods are gone.
@@ -255,6 +256,7 @@ impl Engine {
             beyond_minimum: self.config.preemption.beyond_minimum,
             below: self.victims_below(id, request),
         };
+        let started_after = self.debtors_started_after();
         let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
         remove_leaving_pods(&mut transaction);
         let plan = preemption::for_group(&mut transaction, &mut self.cache, request, rules, limits)?;
@@ -266,7 +268,7 @@ impl Engine {
         for (pod, node) in &plan.places {
             transaction.place(*pod, *node);
         }
-        let gap = min_resources::gap(transaction.cluster(), id, request);
+        let gap = min_resources::gap(transaction.cluster(), id, request, started_after);
         transaction.rollback_to(start);
         drop(transaction);
         // A group that could start now except for its `minResources` needs no nominations.

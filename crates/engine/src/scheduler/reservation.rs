@@ -2,9 +2,10 @@
 //!
 //! A gang that has been unschedulable for too long, and would fit without the pods that end in time or that it may
 //! preempt, reserves the nodes that need the least draining. Pods of the same or a lower priority are no longer placed
-//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order. It ends
-//! when the gang is placed or no longer waits for capacity, and after a time limit, so that nodes that do not drain are
-//! not kept empty.
+//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order, and it holds
+//! a share of the nodes at most. It ends when the gang is placed or no longer waits for capacity, and after a time limit,
+//! so that nodes that do not drain are not kept empty. A reservation that ends without a start is in vain, also if its
+//! gang is deleted: the namespace has to pause before the next one for as long as it held nodes, each time doubled.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -26,12 +27,21 @@ use crate::queue::{self, Entity, QueueState};
 /// The longest pause between reservations: a day.
 const PAUSE_MS_MAX: Millis = 86_400_000;
 
+/// The reservations of a namespace that were in vain, since the last one that was not.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct VainReservations {
+    count: u32,
+    /// When the pause ends.
+    until: Millis,
+}
+
 /// The reservation of a starving gang.
 #[derive(Clone, Debug)]
 pub(crate) struct Reservation {
     pub(crate) group: GroupId,
     /// By name: a node may be removed and added again.
     pub(crate) nodes: BTreeSet<Arc<str>>,
+    since: Millis,
     until: Millis,
 }
 
@@ -53,8 +63,11 @@ impl Engine {
         let entry = self.queue.entry(Entity::Group(id))?;
         // Counted from the first failed attempt, not from the wait for members.
         let unschedulable_since = entry.unschedulable_since.unwrap_or(self.now);
-        let starving_at =
-            unschedulable_since.saturating_add(self.config.starving_after_ms).max(self.no_reservation_before);
+        let vain = self.vain_reservations.get(&self.cluster.group(id).key.namespace);
+        let starving_at = unschedulable_since
+            .saturating_add(self.config.starving_after_ms)
+            .max(self.no_reservation_before)
+            .max(vain.map_or(0, |vain| vain.until));
         if self.now < starving_at {
             return Some(starving_at);
         }
@@ -70,7 +83,9 @@ impl Engine {
             let other = self.queue.entry(Entity::Group(reservation.group));
             reservation.group == id || other.is_some_and(|other| other.rank <= rank)
         });
-        if !ahead && let Some(nodes) = self.nodes_to_drain(id, request) {
+        let nodes_max = self.cluster.nodes_present() * self.config.reservation_nodes_percent_max as usize / 100;
+        if !ahead && let Some(nodes) = self.nodes_to_drain(id, request).filter(|nodes| nodes.len() <= nodes_max.max(1))
+        {
             self.release_reservation();
             self.reserve_nodes(id, request, nodes);
         }
@@ -108,7 +123,7 @@ impl Engine {
         for node in nodes {
             self.cluster.set_reservation(node, Some(request.priority));
         }
-        self.reservation = Some(Reservation { group: id, nodes: names, until });
+        self.reservation = Some(Reservation { group: id, nodes: names, since: self.now, until });
         self.set_timer(until, Timer::ReservationEnd);
     }
 
@@ -139,8 +154,21 @@ impl Engine {
             }
             let pause = doubled(self.config.reservation_ms_max, self.reservations_expired).min(PAUSE_MS_MAX);
             self.no_reservation_before = self.now.saturating_add(pause);
+            self.count_vain_reservation();
             self.release_reservation();
         }
+    }
+
+    /// The reservation ends without a start: its namespace has to pause.
+    fn count_vain_reservation(&mut self) {
+        let Some(reservation) = &self.reservation else { return };
+        let (now, namespace) = (self.now, self.cluster.group(reservation.group).key.namespace.clone());
+        let held_ms = now.saturating_sub(reservation.since);
+        // What was in vain long ago does not count any more.
+        self.vain_reservations.retain(|_, vain| now < vain.until.saturating_add(PAUSE_MS_MAX));
+        let vain = self.vain_reservations.entry(namespace).or_default();
+        vain.count = vain.count.saturating_add(1);
+        vain.until = now.saturating_add(doubled(held_ms, vain.count).min(PAUSE_MS_MAX));
     }
 
     /// Ends the reservation of a group that no longer waits for capacity.
@@ -150,7 +178,13 @@ impl Engine {
         }
         let entry = self.queue.entry(Entity::Group(id));
         if entry.is_none_or(|entry| entry.state == QueueState::Held) {
-            self.reservations_expired = 0;
+            let group = self.cluster.group(id);
+            if group.members.iter().any(|(_, member)| self.cluster.pod(*member).state.node().is_some()) {
+                self.reservations_expired = 0;
+                self.vain_reservations.remove(&group.key.namespace);
+            } else {
+                self.count_vain_reservation();
+            }
             self.release_reservation();
         }
     }

@@ -12,6 +12,7 @@ use crate::cluster::pod::{Awaited, Counted, StartRole};
 use crate::cluster::transaction::Transaction;
 use crate::command::Command;
 use crate::diagnosis::{Diagnosis, Preemption, Proof, ResourceGap};
+use crate::model::Millis;
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::placement::cache::Cache;
@@ -77,7 +78,7 @@ impl Engine {
             return;
         }
         let steps_max = self.steps_max(entity);
-        let reserved = self.reserved_for(id);
+        let (reserved, started_after) = (self.reserved_for(id), self.debtors_started_after());
         let mut transaction = view_for_group(&mut self.cluster, &request, &reserved);
         let verdict = match with_expected(&transaction, &mut self.cache, id, &request) {
             Some(with_expected)
@@ -89,7 +90,7 @@ impl Engine {
             _ => placement::place(&mut transaction, &mut self.cache, &request, steps_max),
         };
         if verdict == Verdict::Placed && transaction.placed().next().is_some() {
-            if let Some(gap) = min_resources::gap(transaction.cluster(), id, &request) {
+            if let Some(gap) = min_resources::gap(transaction.cluster(), id, &request, started_after) {
                 drop(transaction);
                 self.preempt_or_refuse(id, &request, Verdict::Impossible, Some(gap));
                 return;
@@ -106,6 +107,11 @@ impl Engine {
             other => other,
         };
         self.preempt_or_refuse(id, &request, verdict, None);
+    }
+
+    /// Groups that started earlier keep nothing of their `minResources` from others any more.
+    pub(super) fn debtors_started_after(&self) -> Millis {
+        self.now.saturating_sub(self.config.min_resources_held_ms_max)
     }
 
     fn preempt_or_refuse(
@@ -134,6 +140,7 @@ impl Engine {
             if self.queue.entry(Entity::Group(id)).is_none_or(|entry| entry.awaited_victims.is_none()) {
                 group.lowest_victim = None;
             }
+            group.min_resources_at_start = group.definition.current().map(|spec| spec.min_resources.clone());
             self.start_attempt(id, quorum);
             self.limit_deadline_by_members(id);
         } else if let Some(attempt) = group.lifecycle.attempt_mut() {

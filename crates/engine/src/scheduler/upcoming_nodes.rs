@@ -56,6 +56,7 @@ impl Engine {
     /// Whether a group fits once these nodes are ready and all leaving pods are gone.
     pub(super) fn group_fits_when_ready(&mut self, id: GroupId, request: &PlacementRequest, nodes: &[NodeId]) -> bool {
         let (reserved, steps_max) = (self.reserved_for(id), self.steps_max(Entity::Group(id)));
+        let started_after = self.debtors_started_after();
         let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
         remove_leaving_pods(&mut transaction);
         for node in nodes {
@@ -64,7 +65,7 @@ impl Engine {
         let verdict = placement::place(&mut transaction, &mut self.cache, request, steps_max);
         verdict == Verdict::Placed
             && transaction.placed().next().is_some()
-            && min_resources::gap(transaction.cluster(), id, request).is_none()
+            && min_resources::gap(transaction.cluster(), id, request, started_after).is_none()
     }
 
     /// Records that an entity does not preempt because of upcoming nodes.

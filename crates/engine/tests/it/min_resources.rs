@@ -14,6 +14,45 @@ fn leader(fake: &mut FakeCluster, cpu: i64) {
     fake.pod("leader", "g", 1);
 }
 
+/// Three CPUs, and a started group of one pod that wants all of them; then another group comes that wants two.
+fn debtor_and_other(change: impl FnOnce(&mut FakeCluster), priority: i32) -> FakeCluster {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 3);
+    leader(&mut fake, 3);
+    fake.settle();
+    assert_eq!(fake.bound(), ["leader"]);
+    change(&mut fake);
+    let min_resources = [("cpu".to_owned(), 2000)].into();
+    let priority = GroupPriority::Own(priority);
+    fake.put_group(GroupSpec { min_resources, priority, ..GroupSpec::gang(key("other"), 1) });
+    fake.pod("other", "other", 1);
+    fake.advance(10_000);
+    fake
+}
+
+#[test]
+fn rest_of_a_started_group_is_kept_for_a_while_and_not_from_more_important_groups() {
+    let mut fake = debtor_and_other(|_| {}, 0);
+    assert_eq!(fake.bound(), ["leader"], "two CPUs are kept for the workers");
+    fake.advance(20 * 60_000);
+    assert_eq!(fake.bound(), ["leader"]);
+    fake.advance(20 * 60_000);
+    assert_eq!(fake.bound_count("other"), 1, "not forever");
+    let fake = debtor_and_other(|_| {}, 1);
+    assert_eq!(fake.bound_count("other"), 1, "not from a group of a higher priority");
+}
+
+#[test]
+fn min_resources_that_are_raised_after_the_start_keep_nothing_more() {
+    let raise = |fake: &mut FakeCluster| {
+        fake.node("n1", 2);
+        let min_resources = [("cpu".to_owned(), 256_000)].into();
+        fake.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key("g"), 1) });
+    };
+    let fake = debtor_and_other(raise, 0);
+    assert_eq!(fake.bound_count("other"), 1, "two CPUs are left beside the two that are kept");
+}
+
 #[test]
 fn leader_waits_for_room_for_the_whole_replica() {
     let mut fake = FakeCluster::new();

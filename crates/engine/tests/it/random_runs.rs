@@ -105,7 +105,13 @@ fn config(seed: u64, disturbed: bool) -> Config {
     if seed.is_multiple_of(2) {
         return Config { preemption, ..Config::default() };
     }
-    Config { starving_after_ms: 15_000, reservation_ms_max: 60_000, preemption, ..Config::default() }
+    Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: 15_000,
+        reservation_ms_max: 60_000,
+        preemption,
+        ..Config::default()
+    }
 }
 
 impl Run {

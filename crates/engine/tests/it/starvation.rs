@@ -50,10 +50,11 @@ fn gang_among_small_pods(config: Config, minutes: u64) -> (Option<u64>, usize) {
 
 #[test]
 fn gang_starts_despite_a_constant_stream_of_small_pods() {
-    let never = Config { starving_after_ms: u64::MAX, ..Config::default() };
+    let never = Config { reservation_nodes_percent_max: 100, starving_after_ms: u64::MAX, ..Config::default() };
     let (start, _) = gang_among_small_pods(never, 120);
     assert_eq!(start, None, "without reservations it starves: otherwise this test proves nothing");
-    let (start, finished) = gang_among_small_pods(Config::default(), 120);
+    let (start, finished) =
+        gang_among_small_pods(Config { reservation_nodes_percent_max: 100, ..Config::default() }, 120);
     let start = start.expect("with reservations it starts");
     assert!((10..60).contains(&start), "it started in minute {start}");
     assert!(finished > 20, "and the small ones continued meanwhile: {finished}");
@@ -61,7 +62,7 @@ fn gang_starts_despite_a_constant_stream_of_small_pods() {
 
 #[test]
 fn reserved_node_is_reported_and_open_to_higher_priorities() {
-    let config = Config { starving_after_ms: MINUTE, ..Config::default() };
+    let config = Config { reservation_nodes_percent_max: 100, starving_after_ms: MINUTE, ..Config::default() };
     let mut fake = FakeCluster::with(config);
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
@@ -89,7 +90,12 @@ fn reserved_node_is_reported_and_open_to_higher_priorities() {
 
 #[test]
 fn nodes_that_do_not_drain_are_released() {
-    let config = Config { starving_after_ms: MINUTE, reservation_ms_max: 10 * MINUTE, ..Config::default() };
+    let config = Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        reservation_ms_max: 10 * MINUTE,
+        ..Config::default()
+    };
     let mut fake = FakeCluster::with(config);
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
@@ -107,7 +113,7 @@ fn nodes_that_do_not_drain_are_released() {
 
 #[test]
 fn deleted_gang_releases_its_reservation() {
-    let config = Config { starving_after_ms: MINUTE, ..Config::default() };
+    let config = Config { reservation_nodes_percent_max: 100, starving_after_ms: MINUTE, ..Config::default() };
     for how in 0..3 {
         let mut fake = FakeCluster::with(config.clone());
         fake.node("n0", 2);
@@ -154,8 +160,13 @@ fn bound_to(fake: &mut FakeCluster, name: &str, node: &str, cpu: i64, ours: bool
 fn starving_gang(reservation_ms_max: Millis) -> FakeCluster {
     // Without preemption, so that waiting is the only way.
     let preemption = PreemptionRules { on: false, ..PreemptionRules::default() };
-    let mut fake =
-        FakeCluster::with(Config { starving_after_ms: MINUTE, reservation_ms_max, preemption, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        reservation_ms_max,
+        preemption,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     bound_to(&mut fake, "old-0", "n0", 1, true);
     bound_to(&mut fake, "old-1", "n0", 1, true);
@@ -168,7 +179,11 @@ fn starving_gang(reservation_ms_max: Millis) -> FakeCluster {
 
 #[test]
 fn node_that_needs_the_least_draining_is_reserved() {
-    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 3);
     fake.node("n1", 3);
     bound_to(&mut fake, "three", "n0", 3, true);
@@ -181,7 +196,11 @@ fn node_that_needs_the_least_draining_is_reserved() {
 
 #[test]
 fn node_full_of_other_schedulers_pods_is_not_reserved() {
-    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     fake.node("n1", 2);
     bound_to(&mut fake, "daemon", "n0", 2, false);
@@ -194,7 +213,11 @@ fn node_full_of_other_schedulers_pods_is_not_reserved() {
 
 #[test]
 fn gang_that_can_never_fit_reserves_nothing() {
-    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     bound_to(&mut fake, "old", "n0", 1, true);
     fake.gang("g", 2);
@@ -244,9 +267,11 @@ fn end_of_an_earlier_reservation_does_not_end_a_later_one() {
     fake.remove("g-0");
     fake.remove("g-1");
     fake.advance(MINUTE);
+    assert_eq!(reserved(&fake), [""; 0], "the namespace pauses for as long as the reservation was held in vain");
+    fake.advance(3 * MINUTE);
     assert_eq!(reserved(&fake), ["n0"], "now for the other gang");
     // The first reservation would have ended by now.
-    fake.advance(8 * MINUTE);
+    fake.advance(6 * MINUTE);
     assert_eq!(reserved(&fake), ["n0"]);
 }
 
@@ -256,7 +281,7 @@ fn is_reserved(fake: &FakeCluster) -> bool {
 
 #[test]
 fn failed_reservation_is_retried() {
-    let mut fake = FakeCluster::new();
+    let mut fake = FakeCluster::with(Config { reservation_nodes_percent_max: 100, ..Config::default() });
     for node in 0..2 {
         fake.node(&format!("n{node}"), 4);
     }
@@ -289,6 +314,8 @@ fn next_starving_gang_reserves_when_the_first_is_gone() {
     fake.remove("g-0");
     fake.remove_group("g");
     fake.advance(MINUTE);
+    assert!(!is_reserved(&fake), "the namespace pauses for as long as the reservation was held in vain");
+    fake.advance(10 * MINUTE);
     assert!(is_reserved(&fake), "the other one has starved as long");
 }
 
@@ -308,7 +335,12 @@ fn gang_that_waits_for_members_is_not_starving() {
 
 #[test]
 fn gang_without_chance_does_not_block_other_reservations() {
-    let config = Config { starving_after_ms: MINUTE, reservation_ms_max: 10 * MINUTE, ..Config::default() };
+    let config = Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        reservation_ms_max: 10 * MINUTE,
+        ..Config::default()
+    };
     let mut fake = FakeCluster::with(config);
     let kind = |name: &str| [("kind".to_owned(), name.to_owned())].into();
     for name in ["stuck", "drains"] {
@@ -340,7 +372,11 @@ fn gang_without_chance_does_not_block_other_reservations() {
 
 #[test]
 fn mixed_gang_reserves_a_node_for_all_of_it_and_keeps_its_age_when_resized() {
-    let mut fake = FakeCluster::with(Config { starving_after_ms: 10 * MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: 10 * MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
     fake.settle();
@@ -359,8 +395,12 @@ fn mixed_gang_reserves_a_node_for_all_of_it_and_keeps_its_age_when_resized() {
 
 #[test]
 fn gang_with_failed_reservation_does_not_wait_for_gangs_without_chance() {
-    let mut fake =
-        FakeCluster::with(Config { starving_after_ms: MINUTE, reservation_ms_max: 10 * MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        reservation_ms_max: 10 * MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
     fake.settle();
@@ -382,8 +422,12 @@ fn gang_with_failed_reservation_does_not_wait_for_gangs_without_chance() {
 
 #[test]
 fn gang_with_nothing_to_drain_does_not_end_another_reservation() {
-    let mut fake =
-        FakeCluster::with(Config { starving_after_ms: MINUTE, reservation_ms_max: 600 * MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        reservation_ms_max: 600 * MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     fake.pods_of("old", "", 2, 1);
     fake.settle();
@@ -411,7 +455,11 @@ fn gang_with_nothing_to_drain_does_not_end_another_reservation() {
 /// A node with one pod of this lifetime that started so long ago, and a gang that needs all of it. Returns whether the
 /// node is reserved for the gang.
 fn is_reserved_beside(lifetime: Lifetime, ran_ms: Millis) -> bool {
-    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        ..Config::default()
+    });
     fake.now = 100_000 * MINUTE;
     fake.node("n0", 3);
     let started = fake.now - ran_ms;
@@ -443,7 +491,11 @@ fn only_nodes_whose_pods_end_in_time_are_reserved() {
 
 #[test]
 fn pods_that_can_be_preempted_come_free() {
-    let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+    let mut fake = FakeCluster::with(Config {
+        reservation_nodes_percent_max: 100,
+        starving_after_ms: MINUTE,
+        ..Config::default()
+    });
     fake.node("n0", 2);
     for (name, priority) in [("low", 0), ("equal", 10)] {
         fake.pod_with(name, "", 1, |pod| {
@@ -461,7 +513,11 @@ fn pods_that_can_be_preempted_come_free() {
 #[test]
 fn gang_that_must_not_be_beside_pods_without_an_end_reserves_nothing() {
     for (lifetime, expected) in [(Lifetime::Unlimited, 0), (Lifetime::ToCompletion, 2)] {
-        let mut fake = FakeCluster::with(Config { starving_after_ms: MINUTE, ..Config::default() });
+        let mut fake = FakeCluster::with(Config {
+            reservation_nodes_percent_max: 100,
+            starving_after_ms: MINUTE,
+            ..Config::default()
+        });
         for name in ["n0", "n1"] {
             node(&mut fake, name, "z", 4);
             fake.pod_with(&format!("tiny-{name}"), "", 0, |pod| {
@@ -490,4 +546,44 @@ fn what_a_reservation_keeps_from_others_is_no_demand() {
     let report = fake.reports.iter().rfind(|report| report.subject == Subject::Group(key("other")));
     let verdicts: Vec<MemberVerdict> = report.into_iter().flat_map(|report| &report.members).map(|one| one.1).collect();
     assert_eq!(verdicts, [MemberVerdict::ScaleUpWouldNotHelp, MemberVerdict::NoRoom], "one has room there");
+}
+
+#[test]
+fn gang_that_needs_more_than_its_share_of_the_nodes_reserves_nothing() {
+    for (percent, expected) in [(50, 0), (100, 4)] {
+        let mut fake = FakeCluster::with(Config {
+            reservation_nodes_percent_max: percent,
+            starving_after_ms: MINUTE,
+            ..Config::default()
+        });
+        for number in 0..4 {
+            fake.node(&format!("n{number}"), 2);
+            bound_to(&mut fake, &format!("old-{number}"), &format!("n{number}"), 1, true);
+        }
+        fake.gang("g", 4);
+        fake.pods_of("g", "g", 4, 2);
+        fake.advance(5 * MINUTE);
+        assert_eq!(reserved(&fake).len(), expected, "{percent} percent");
+    }
+}
+
+#[test]
+fn gang_that_is_deleted_and_created_again_does_not_reserve_at_once() {
+    let mut fake = starving_gang(10 * MINUTE);
+    let mut held = 0;
+    for round in 0..60 {
+        // As soon as it has reserved its node, the gang is deleted and created again.
+        if !reserved(&fake).is_empty() {
+            for pod in ["g-0", "g-1"] {
+                fake.remove(pod);
+            }
+            fake.pods_of("g", "g", 2, 1);
+        }
+        for _ in 0..10 {
+            fake.advance(MINUTE);
+            held += usize::from(!reserved(&fake).is_empty());
+        }
+        assert!(held <= 10 * (round + 1), "{held}");
+    }
+    assert!(held < 100, "the node was reserved in {held} of 600 minutes");
 }

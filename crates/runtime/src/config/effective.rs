@@ -229,6 +229,8 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
         search_again_ms_max: file.search.again.max.as_millis(),
         starving_after_ms: file.reservations.starving_after.as_millis(),
         reservation_ms_max: file.reservations.max.as_millis(),
+        reservation_nodes_percent_max: file.reservations.max_nodes_percent,
+        min_resources_held_ms_max: file.reservations.min_resources_held_for.as_millis(),
         desired_wait_ms: file.waiting.desired_count.as_millis(),
         preemption: PreemptionRules {
             on: file.preemption.enabled,
@@ -315,6 +317,8 @@ const FIELDS: [(&str, &str); 24] = [
     ("search_again_ms_max", "search.again.max"),
     ("starving_after_ms", "reservations.starvingAfter"),
     ("reservation_ms_max", "reservations.max"),
+    ("reservation_nodes_percent_max", "reservations.maxNodesPercent"),
+    ("min_resources_held_ms_max", "reservations.minResourcesHeldFor"),
     ("schedule_timeout_ms", "timeouts.schedule"),
     ("bind_retry_ms_initial", "bindRetry.initial"),
     ("bind_retry_ms_max", "bindRetry.max"),
@@ -418,7 +422,7 @@ scoring:
   ignorePreferredTermsOfExistingPods: true
   weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29, topologySpread: 30, imageLocality: 31}
 search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
-reservations: {starvingAfter: 19s, max: 20s}
+reservations: {starvingAfter: 19s, max: 20s, maxNodesPercent: 21, minResourcesHeldFor: 22s}
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
 newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s}
@@ -457,6 +461,8 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             search_again_ms_max: 18_000,
             starving_after_ms: 19_000,
             reservation_ms_max: 20_000,
+            reservation_nodes_percent_max: 21,
+            min_resources_held_ms_max: 22_000,
             desired_wait_ms: 23_000,
             preemption: PreemptionRules {
                 on: false,
@@ -521,6 +527,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             ("search: {stepsInitial: 2, stepsMax: 1}", "search.stepsMax: 1: must not be less"),
             ("reservations: {max: 0s}", "reservations.max: 0s: "),
             ("claims: {max: 0s}", "reservations.max: 0s: "),
+            ("reservations: {maxNodesPercent: 101}", "reservations.maxNodesPercent: 101: "),
             ("timeouts: {bind: 0s}", "timeouts.bind: 0s: "),
             ("timeouts: {request: 0s}", "timeouts.request: 0s: "),
             ("limits: {bindsInFlight: 0}", "limits.bindsInFlight: 0: must be from 1"),

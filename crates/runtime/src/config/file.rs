@@ -214,6 +214,10 @@ pub struct Reservations {
     pub starving_after: Span,
     /// How long a reservation lasts.
     pub max: Span,
+    /// The largest share of the nodes that may be reserved, in percent.
+    pub max_nodes_percent: u32,
+    /// How long after its start a group keeps capacity for the rest of its `minResources` from others.
+    pub min_resources_held_for: Span,
 }
 
 /// Preemption.
@@ -528,7 +532,12 @@ impl Default for Search {
 impl Default for Reservations {
     fn default() -> Self {
         let engine = muster_engine::Config::default();
-        Self { starving_after: ms(engine.starving_after_ms), max: ms(engine.reservation_ms_max) }
+        Self {
+            starving_after: ms(engine.starving_after_ms),
+            max: ms(engine.reservation_ms_max),
+            max_nodes_percent: engine.reservation_nodes_percent_max,
+            min_resources_held_for: ms(engine.min_resources_held_ms_max),
+        }
     }
 }
 
