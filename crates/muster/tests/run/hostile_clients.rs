@@ -1,5 +1,5 @@
-//! Clients that occupy the listeners of a process: probes and honest reviews must still be answered, and the memory
-//! of the process must stay bounded.
+//! Clients that occupy the listeners of a process: probes are still answered, the memory of the process is bounded, and
+//! it still leads. That honest reviews are answered in the meantime is tested in virtual time, with the listener.
 
 use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -42,18 +42,13 @@ fn half_sent_requests_do_not_keep_probes_from_being_answered() {
 }
 
 #[test]
-fn unfinished_bodies_hold_little_memory_and_reviews_are_answered() {
+fn unfinished_bodies_hold_little_memory() {
     let cluster = Cluster::start("unfinished");
     let (process, address) = start_with_webhook(&cluster, "unfinished");
     cluster.runtime.block_on(async {
         let connector = connector(&cluster).await;
-        let hostile = join_all((0..UNFINISHED).map(|_| send_unfinished(&connector, address)));
-        let honest = async {
-            for _ in 0..10 {
-                assert_eq!(review(&connector, address).await, 200);
-            }
-        };
-        tokio::join!(hostile, honest);
+        let _unfinished = join_all((0..UNFINISHED).map(|_| send_unfinished(&connector, address))).await;
+        assert_eq!(review(&connector, address).await, 200);
     });
     let peak = process.memory_mib_peak();
     assert!(peak < MEMORY_MIB_MAX, "the process has had {peak} MiB");

@@ -92,17 +92,21 @@ impl Process {
         process
     }
 
-    /// Reads the log up to a line with this message and returns that line.
+    /// The first line of the log with this message, which may have been read already: threads log in any order.
     pub(crate) fn wait_for(&mut self, message: &str) -> Value {
-        loop {
-            let mut line = String::new();
-            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{message} was never logged: {:#?}", self.seen);
-            let value: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
-            self.seen.push(line);
+        for number in 0.. {
+            if number == self.seen.len() {
+                let mut line = String::new();
+                assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "{message} was never logged: {:#?}", self.seen);
+                self.seen.push(line);
+            }
+            let line = &self.seen[number];
+            let value: Value = serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
             if value["message"].as_str().is_some_and(|text| text.contains(message)) {
                 return value;
             }
         }
+        unreachable!("the log ends first")
     }
 
     pub(crate) fn ask(&self, path: &str) -> String {
