@@ -299,7 +299,7 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's field names, and those of the file.
-const FIELDS: [(&str, &str); 24] = [
+const FIELDS: [(&str, &str); 26] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
