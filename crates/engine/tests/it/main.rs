@@ -23,6 +23,7 @@ mod ping_pong;
 mod preemption;
 mod queueing;
 mod random_runs;
+mod random_terms;
 mod refused_pods;
 mod replays;
 mod reporting;

@@ -11,8 +11,7 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, Policy, PreemptionPolicy, QueuePosition, Subset,
 };
-use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
-use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
+use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
@@ -25,6 +24,7 @@ use muster_oracle::seeds::{for_each_seed, one_seed_only};
 use crate::checker;
 use crate::fake_cluster::{FakeCluster, cpus, key};
 use crate::inter_pod_affinity;
+use crate::random_terms;
 
 const GROUPS: usize = 4;
 const HOUR_MS: Millis = 3_600_000;
@@ -151,55 +151,9 @@ impl Run {
             class.images = vec!["image".into()];
         }
         if self.random.chance(15) {
-            class.inter_pod = Some(Arc::new(self.inter_pod()));
+            class.inter_pod = Some(Arc::new(random_terms::constraints(&mut self.random)));
         }
         class
-    }
-
-    fn inter_pod(&mut self) -> InterPodConstraints {
-        let mut inter_pod = InterPodConstraints::default();
-        let key = if self.random.chance(60) { "host" } else { "zone" };
-        let mut term = inter_pod_affinity::app(["x", "y"][self.random.below(2)], key);
-        if self.random.chance(30) {
-            term.pods = self.broad_selector();
-        }
-        match self.random.below(14) {
-            0..=5 => inter_pod.required_anti_affinity.push(term),
-            6..=7 => inter_pod.required_affinity.push(term),
-            8..=10 => inter_pod.spread.do_not_schedule.push(self.evenly(term)),
-            11 => inter_pod.spread.schedule_anyway.push(self.evenly(term)),
-            _ => {
-                let weight = [-30, 30][self.random.below(2)];
-                inter_pod.preferred.push(PreferredPodTerm { weight, term });
-            }
-        }
-        inter_pod
-    }
-
-    /// Selects nearly all pods, in all or in most namespaces.
-    fn broad_selector(&mut self) -> PodSelector {
-        let not = |key: &str, value: &str| Requirement {
-            key: key.to_owned(),
-            operator: LabelOperator::NotIn(vec![value.to_owned()]),
-        };
-        let labels = match self.random.below(3) {
-            0 => Vec::new(),
-            1 => vec![not("app", ["x", "y"][self.random.below(2)])],
-            _ => vec![Requirement { key: "app".to_owned(), operator: LabelOperator::DoesNotExist }],
-        };
-        let namespaces = if self.random.chance(70) { Vec::new() } else { vec![not("team", "a")] };
-        PodSelector { namespaces: [].into(), namespace_selector: Some(namespaces), labels }
-    }
-
-    fn evenly(&mut self, PodTerm { pods, topology_key }: PodTerm) -> SpreadTerm {
-        SpreadTerm {
-            pods,
-            topology_key,
-            max_skew: 1 + self.random.below(2) as u32,
-            min_domains: 1 + self.random.below(2) as u32,
-            honors_node_affinity: self.random.chance(80),
-            honors_node_taints: self.random.chance(30),
-        }
     }
 
     fn labels(&mut self) -> Arc<Labels> {
