@@ -94,6 +94,7 @@ impl Candidates {
     /// Updates what the ranking knows of the terms of existing pods. Returns whether it considers all that matter now.
     fn update_terms(&mut self, cluster: &Cluster) -> bool {
         let existing = cluster.topology.existing_terms(cluster.class(self.class));
+        cluster.steps.add(existing.len());
         let keys = cluster.topology.keys_in_use(cluster.class(self.class), &existing);
         match &mut self.ranking {
             Ranking::Independent(_) => keys.is_empty(),

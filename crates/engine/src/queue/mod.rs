@@ -218,13 +218,13 @@ impl Queue {
         self.entries.remove(&entity)
     }
 
-    /// Takes the first active entity whose turn it is; it is held until it is moved.
-    pub(crate) fn pop(&mut self) -> Option<Entity> {
+    /// Takes the first active entity whose turn it is, with its namespace; it is held until it is moved.
+    pub(crate) fn pop(&mut self) -> Option<(Entity, Arc<str>)> {
         let (rank, first) = self.active.first()?;
         let is_its_turn = self.turns.owed_until(&self.entries[first].namespace).is_none();
         let entity = if is_its_turn { *first } else { self.first_by_turns(rank.priority) };
         self.unlist(entity);
-        Some(entity)
+        Some((entity, self.entries[&entity].namespace.clone()))
     }
 
     /// The first active entity of a priority of the namespace whose turn it is.
@@ -239,8 +239,8 @@ impl Queue {
     }
 
     /// Counts the steps of an attempt, which decide whose turn is next.
-    pub(crate) fn charge(&mut self, namespace: &str, steps: u64) {
-        self.turns.charge(&namespace.into(), steps);
+    pub(crate) fn charge(&mut self, namespace: &Arc<str>, steps: u64) {
+        self.turns.charge(namespace, steps);
     }
 
     /// Requeues entities whose backoff is over or whose retry is due.
@@ -367,6 +367,10 @@ mod tests {
         Rank { priority: Reverse(priority), created_ms, uid: None, name: name.into() }
     }
 
+    fn pop(queue: &mut Queue) -> Option<Entity> {
+        queue.pop().map(|(entity, _)| entity)
+    }
+
     fn pod(number: u32) -> Entity {
         Entity::Pod(PodId(number))
     }
@@ -381,7 +385,7 @@ mod tests {
         }
         queue.admit(Entity::Group(GroupId(0)), rank(5, 50, "g"), "");
         queue.move_to(Entity::Group(GroupId(0)), QueueState::Active);
-        let order: Vec<Entity> = std::iter::from_fn(|| queue.pop()).collect();
+        let order: Vec<Entity> = std::iter::from_fn(|| pop(&mut queue)).collect();
         assert_eq!(order, [pod(3), Entity::Group(GroupId(0)), pod(2), pod(1), pod(0)]);
     }
 
@@ -394,17 +398,17 @@ mod tests {
             queue.admit(pod(number as u32), rank(priority, number as Millis, "p"), namespace);
             queue.move_to(pod(number as u32), QueueState::Active);
         }
-        assert_eq!(queue.pop(), Some(pod(0)));
-        queue.charge("slow", 50_000);
-        assert_eq!(queue.pop(), Some(pod(3)), "waits for one expensive attempt only");
-        queue.charge("quick", 10);
-        assert_eq!(queue.pop(), Some(pod(4)));
-        queue.charge("quick", 60_000);
-        assert_eq!(queue.pop(), Some(pod(1)), "it has waited for as much work as it took");
-        queue.charge("slow", 50_000);
-        assert_eq!(queue.pop(), Some(pod(2)), "nobody else of this priority is waiting");
-        assert_eq!(queue.pop(), Some(pod(5)));
-        assert_eq!(queue.pop(), None);
+        assert_eq!(pop(&mut queue), Some(pod(0)));
+        queue.charge(&"slow".into(), 50_000);
+        assert_eq!(pop(&mut queue), Some(pod(3)), "waits for one expensive attempt only");
+        queue.charge(&"quick".into(), 10);
+        assert_eq!(pop(&mut queue), Some(pod(4)));
+        queue.charge(&"quick".into(), 60_000);
+        assert_eq!(pop(&mut queue), Some(pod(1)), "it has waited for as much work as it took");
+        queue.charge(&"slow".into(), 50_000);
+        assert_eq!(pop(&mut queue), Some(pod(2)), "nobody else of this priority is waiting");
+        assert_eq!(pop(&mut queue), Some(pod(5)));
+        assert_eq!(pop(&mut queue), None);
     }
 
     #[test]
@@ -415,9 +419,9 @@ mod tests {
             queue.move_to(pod(number), QueueState::Active);
         }
         queue.admit(pod(1), rank(7, 1, "p"), "");
-        assert_eq!(queue.pop(), Some(pod(1)));
-        assert_eq!(queue.pop(), Some(pod(0)));
-        assert_eq!(queue.pop(), None);
+        assert_eq!(pop(&mut queue), Some(pod(1)));
+        assert_eq!(pop(&mut queue), Some(pod(0)));
+        assert_eq!(pop(&mut queue), None);
     }
 
     #[test]
@@ -428,9 +432,9 @@ mod tests {
         queue.requeue(pod(0), 100);
         assert_eq!(queue.next_due(), Some(1100));
         queue.tick(1099);
-        assert_eq!(queue.pop(), None);
+        assert_eq!(pop(&mut queue), None);
         queue.tick(1100);
-        assert_eq!(queue.pop(), Some(pod(0)));
+        assert_eq!(pop(&mut queue), Some(pod(0)));
     }
 
     #[test]
@@ -445,11 +449,11 @@ mod tests {
             queue.move_to(Entity::Group(GroupId(number)), parked());
         }
         queue.activate(shape, 0);
-        let activated: Vec<Entity> = std::iter::from_fn(|| queue.pop()).collect();
+        let activated: Vec<Entity> = std::iter::from_fn(|| pop(&mut queue)).collect();
         assert_eq!(activated.len(), 4);
         assert!(activated.contains(&pod(2)), "the oldest pod");
         queue.activate_next_pod(shape, 0);
-        assert_eq!(queue.pop(), Some(pod(1)));
+        assert_eq!(pop(&mut queue), Some(pod(1)));
         queue.remove(pod(0));
         assert_eq!(queue.parked_shapes().count(), 0);
     }

@@ -2,7 +2,8 @@
 //!
 //! Work is counted in steps, not in time, so that the same observations give the same order. After an expensive attempt
 //! its namespace owes as much work to the others. Until that is done, or nobody else of this priority is waiting, its
-//! entities are passed over. Cheap attempts change nothing, so otherwise the order of the queue holds.
+//! entities are passed over. So a pod waits for at most one expensive attempt of each other namespace before its own
+//! turn. Cheap attempts change nothing, so otherwise the order of the queue holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -97,9 +97,6 @@ pub struct Engine {
     /// By UID: pods that were refused because there is no room for the names of the resources that they request.
     refused_requests: BTreeMap<String, PodSpec>,
     pub(crate) reservation: Option<Reservation>,
-    /// Consecutive reservations that expired before the gang was placed.
-    reservations_expired: u32,
-    no_reservation_before: Millis,
     /// By namespace.
     vain_reservations: BTreeMap<String, VainReservations>,
     now: Millis,
@@ -154,8 +151,6 @@ impl Engine {
             gone_before_outcome: BTreeMap::new(),
             refused_requests: BTreeMap::new(),
             reservation: None,
-            reservations_expired: 0,
-            no_reservation_before: 0,
             vain_reservations: BTreeMap::new(),
             now: 0,
             last_attempt: None,
@@ -180,9 +175,9 @@ impl Engine {
         self.queue.tick(self.now);
         self.fire_timers();
         self.last_attempt = None;
-        if let Some(entity) = self.queue.pop() {
+        if let Some((entity, namespace)) = self.queue.pop() {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
-            let (namespace, begin) = (self.namespace_of(entity), self.cluster.steps.total());
+            let begin = self.cluster.steps.total();
             self.preemption_result = None;
             match entity {
                 Entity::Pod(pod) => self.schedule_pod(pod),
@@ -195,13 +190,6 @@ impl Engine {
             self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption });
         }
         std::mem::take(&mut self.outbox)
-    }
-
-    fn namespace_of(&self, entity: Entity) -> String {
-        match entity {
-            Entity::Pod(pod) => self.cluster.pod(pod).id.namespace.clone(),
-            Entity::Group(group) => self.cluster.group(group).key.namespace.clone(),
-        }
     }
 
     /// The index of an entity's profile; for a group, that of its first waiting member.

@@ -64,10 +64,8 @@ impl Engine {
         // Counted from the first failed attempt, not from the wait for members.
         let unschedulable_since = entry.unschedulable_since.unwrap_or(self.now);
         let vain = self.vain_reservations.get(&self.cluster.group(id).key.namespace);
-        let starving_at = unschedulable_since
-            .saturating_add(self.config.starving_after_ms)
-            .max(self.no_reservation_before)
-            .max(vain.map_or(0, |vain| vain.until));
+        let starving_at =
+            unschedulable_since.saturating_add(self.config.starving_after_ms).max(vain.map_or(0, |vain| vain.until));
         if self.now < starving_at {
             return Some(starving_at);
         }
@@ -145,15 +143,12 @@ impl Engine {
         waits && entry.unschedulable_since.is_some_and(due)
     }
 
-    /// The nodes did not drain in time: before the next reservation there is a pause, which doubles each time.
+    /// The nodes did not drain in time.
     pub(super) fn reservation_expired(&mut self, due: Millis) {
         if self.reservation.as_ref().is_some_and(|reservation| reservation.until == due) {
-            self.reservations_expired = self.reservations_expired.saturating_add(1);
             if let Some(reservation) = &self.reservation {
                 self.queue.count_expired_reservation(Entity::Group(reservation.group));
             }
-            let pause = doubled(self.config.reservation_ms_max, self.reservations_expired).min(PAUSE_MS_MAX);
-            self.no_reservation_before = self.now.saturating_add(pause);
             self.count_vain_reservation();
             self.release_reservation();
         }
@@ -180,7 +175,6 @@ impl Engine {
         if entry.is_none_or(|entry| entry.state == QueueState::Held) {
             let group = self.cluster.group(id);
             if group.members.iter().any(|(_, member)| self.cluster.pod(*member).state.node().is_some()) {
-                self.reservations_expired = 0;
                 self.vain_reservations.remove(&group.key.namespace);
             } else {
                 self.count_vain_reservation();

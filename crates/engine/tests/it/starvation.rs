@@ -1,11 +1,13 @@
 //! Reservations: small pods must not starve a gang forever, and must not be blocked without need.
 
+use std::sync::Arc;
+
 use muster_engine::model::Millis;
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupPriority, GroupSpec};
+use muster_engine::model::group::{GroupKey, GroupPriority, GroupSpec};
 use muster_engine::model::inter_pod::InterPodConstraints;
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Lifetime, Phase};
+use muster_engine::model::pod::{Lifetime, Membership, Phase, PodName};
 use muster_engine::{Config, Diagnosis, MemberVerdict, PreemptionRules, Subject};
 
 use crate::fake_cluster::{FakeCluster, key};
@@ -320,6 +322,33 @@ fn next_starving_gang_reserves_when_the_first_is_gone() {
 }
 
 #[test]
+fn reservations_that_expire_delay_no_other_namespace() {
+    let mut fake = FakeCluster::with(Config { reservation_ms_max: 10 * MINUTE, ..Config::default() });
+    fake.node("n0", 4);
+    fake.pods_of("s", "", 4, 1);
+    fake.settle();
+    fake.gang("g", 1);
+    fake.pods_of("g", "g", 1, 4);
+    fake.advance(15 * MINUTE);
+    assert!(is_reserved(&fake));
+    let other = GroupKey { namespace: "other".into(), ..key("h") };
+    fake.put_group(GroupSpec::gang(other.clone(), 1));
+    fake.pod_with("h-0", "", 4, |pod| {
+        pod.id = Arc::new(PodName { namespace: "other".into(), ..(*pod.id).clone() });
+        pod.membership = Some(Membership { group: other, subset: String::new() });
+    });
+    fake.advance(9 * MINUTE);
+    assert!(!is_reserved(&fake), "the first gang's reservation expired, and the second has not starved yet");
+    fake.advance(2 * MINUTE);
+    assert!(is_reserved(&fake), "the second gang's turn comes before the first namespace's pause is over");
+    for name in ["s-0", "s-1", "s-2", "s-3"] {
+        fake.remove(name);
+    }
+    fake.advance(MINUTE);
+    assert_eq!((fake.bound_count("h"), fake.bound_count("g")), (1, 0));
+}
+
+#[test]
 fn gang_that_waits_for_members_is_not_starving() {
     let mut fake = FakeCluster::new();
     fake.node("n0", 4);
@@ -354,7 +383,7 @@ fn gang_without_chance_does_not_block_other_reservations() {
         fake.now += 1;
         fake.gang(name, 1);
         fake.pod_with(name, name, 2, |pod| {
-            pod.class = std::sync::Arc::new(ClassSpec { node_selector: kind(node), ..(*pod.class).clone() });
+            pod.class = Arc::new(ClassSpec { node_selector: kind(node), ..(*pod.class).clone() });
         });
     }
     fake.advance(2 * MINUTE);
@@ -386,7 +415,7 @@ fn mixed_gang_reserves_a_node_for_all_of_it_and_keeps_its_age_when_resized() {
     for number in 0..3 {
         fake.change(&uid, |pod| {
             let scoring_cpu_milli = number;
-            pod.class = std::sync::Arc::new(ClassSpec { scoring_cpu_milli, ..(*pod.class).clone() });
+            pod.class = Arc::new(ClassSpec { scoring_cpu_milli, ..(*pod.class).clone() });
         });
         fake.advance(5 * MINUTE);
     }
@@ -444,7 +473,7 @@ fn gang_with_nothing_to_drain_does_not_end_another_reservation() {
     fake.gang("h", 1);
     fake.pod_with("h", "h", 2, |pod| {
         pod.priority = 5;
-        pod.class = std::sync::Arc::new(ClassSpec { node_selector: place.into(), ..(*pod.class).clone() });
+        pod.class = Arc::new(ClassSpec { node_selector: place.into(), ..(*pod.class).clone() });
     });
     for _ in 0..10 {
         fake.advance(MINUTE);

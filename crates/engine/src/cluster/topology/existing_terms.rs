@@ -66,6 +66,11 @@ impl Sums {
 }
 
 impl ExistingTerms {
+    /// How many terms are listed one by one.
+    pub(crate) fn len(&self) -> usize {
+        self.listed.len()
+    }
+
     /// The topology keys of the terms.
     pub(crate) fn keys(&self) -> impl Iterator<Item = TopologyKeyId> + '_ {
         self.keys.keys().copied()

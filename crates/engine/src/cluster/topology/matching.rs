@@ -93,7 +93,7 @@ impl Topology {
 
     /// Whether no node is in a domain of these counts.
     pub(in crate::cluster) fn has_no_domains(&self, counts: DomainCountsId) -> bool {
-        self.topology_key(self.domain_counts(counts).topology_key).domains().next().is_none()
+        !self.topology_key(self.domain_counts(counts).topology_key).has_domains()
     }
 
     /// The labels of a namespace have changed: moves its label sets.

@@ -85,6 +85,8 @@ pub(crate) struct Topology {
     domain_counts: Slab<DomainCounts>,
     /// The counts of all pods.
     everyone: BTreeMap<TopologyKeyId, DomainCountsId>,
+    /// Those of them whose topology key has domains: pods are counted in no others, and users can name any key.
+    everyone_with_domains: BTreeSet<DomainCountsId>,
     domain_counts_by_key: BTreeMap<(CountedPods, TopologyKeyId), DomainCountsId>,
 }
 
@@ -210,6 +212,12 @@ impl Topology {
         }
         self.eligible_sets.update_node(id, node);
         self.count_node_in_histograms(id, true);
+        self.everyone_with_domains = self.everyone_with_domains();
+    }
+
+    fn everyone_with_domains(&self) -> BTreeSet<DomainCountsId> {
+        let with_domains = self.everyone.iter().filter(|(key, _)| self.topology_key(**key).has_domains());
+        with_domains.map(|(_, counts)| *counts).collect()
     }
 
     /// Adds a node to the histograms of its domains, or removes it.
@@ -231,13 +239,13 @@ impl Topology {
     /// Adds a pod on a node to all counts that it is part of, or removes it.
     pub(super) fn count_pod(&mut self, pod: &CountedPod, class: &PodClass, add: bool) {
         let matches = self.label_sets.get(pod.label_set).matches;
-        if matches == MatchSets::UNLISTED && class.own.is_none() && self.everyone.is_empty() {
+        if matches == MatchSets::UNLISTED && class.own.is_none() && self.everyone_with_domains.is_empty() {
             return;
         }
         let listed = &self.match_sets.get(matches).listed;
         let is_counted = |counts: &DomainCountsId| !(pod.terminating && self.excludes_terminating(*counts));
         let by_selector = listed.selectors().flat_map(|selector| &self.selectors.get(selector).counts).copied();
-        let everyone = self.everyone.values().copied();
+        let everyone = self.everyone_with_domains.iter().copied();
         let counts: SmallVec<[DomainCountsId; 8]> = everyone
             .chain(by_selector.filter(is_counted))
             .chain(class.rules.counts_with_term.iter().copied())

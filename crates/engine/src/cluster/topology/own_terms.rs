@@ -177,6 +177,9 @@ impl Topology {
             CountedPods::Listed(selector) if self.selectors.get(selector).broad => {
                 let all = self.acquire_counts(CountedPods::Everyone, topology_key, added);
                 self.everyone.insert(topology_key, all);
+                if self.topology_key(topology_key).has_domains() {
+                    self.everyone_with_domains.insert(all);
+                }
             }
             _ => {}
         }
@@ -232,7 +235,10 @@ impl Topology {
         let counts = self.domain_counts.remove(id.0).expect("domain counts in use exist");
         self.domain_counts_by_key.remove(&(counts.counted_pods, counts.topology_key));
         match counts.counted_pods {
-            CountedPods::Everyone => _ = self.everyone.remove(&counts.topology_key),
+            CountedPods::Everyone => {
+                self.everyone.remove(&counts.topology_key);
+                self.everyone_with_domains.remove(&id);
+            }
             CountedPods::WithTerm(_) => {}
             CountedPods::Listed(selector) | CountedPods::Spread { selector, .. } => {
                 self.selectors.get_mut(selector).counts.retain(|other| *other != id);

@@ -41,6 +41,7 @@ impl Topology {
         fresh.domain_counts == self.domain_counts
             && fresh.broad_terms == self.broad_terms
             && self.moved_pods.is_empty()
+            && self.everyone_with_domains == self.everyone_with_domains()
             && listed_in_use
             && self.eligible_sets.match_recount(nodes)
     }

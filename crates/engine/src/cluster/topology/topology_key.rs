@@ -50,6 +50,11 @@ impl TopologyKey {
         self.numbers.values().copied()
     }
 
+    /// Whether any node is in a domain.
+    pub(super) fn has_domains(&self) -> bool {
+        !self.numbers.is_empty()
+    }
+
     /// Whether every domain has a single node.
     pub(crate) fn has_single_node_domains(&self) -> bool {
         self.domains.iter().all(|(_, nodes)| nodes.len() <= 1)
@@ -58,6 +63,10 @@ impl TopologyKey {
     /// Moves a node to the domain of its label value; to none if it has no such label.
     pub(super) fn set_domain(&mut self, node: NodeId, value: Option<&str>) {
         if self.of.len() <= node.slot() {
+            // A label that no node has costs no memory per node: users can name any.
+            if value.is_none() {
+                return;
+            }
             self.of.resize(node.slot() + 1, NO_DOMAIN);
         }
         let old = self.of[node.slot()];

@@ -14,10 +14,9 @@ use muster_engine::model::pod::{Membership, PodName, PodSpec};
 use muster_engine::{Command, Config, Engine, Observation};
 use serde::{Deserialize, Serialize};
 
+use super::measure::{HOST, ZONE, node_name};
 use super::report::Target;
 
-const HOST: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
 const NODES: usize = 5000;
 /// Innocent pods that run before the measurement begins.
 const BOUND: usize = 5000;
@@ -35,6 +34,8 @@ enum Attack {
     BroadTermsAndSpread,
     /// Required affinity to nearly every pod, different for each, on a key that no node has: it never fits.
     BroadAffinity,
+    /// Two such terms, on topology keys that nothing else names and no node has.
+    OwnKeys,
     /// Preferred terms to a single innocent pod each.
     NarrowPreference,
     /// Its own size: a class of its own.
@@ -62,6 +63,7 @@ pub(crate) fn all() -> Vec<Shape> {
         shape("broad-preferences", Attack::BroadPreference, 2000),
         shape("broad-terms-and-spreads", Attack::BroadTermsAndSpread, 2000),
         shape("broad-affinities", Attack::BroadAffinity, 2000),
+        shape("keys", Attack::OwnKeys, 2000),
         shape("narrow-preferences", Attack::NarrowPreference, 2000),
         shape("classes", Attack::OwnClass, 10_000),
         shape("spreads", Attack::OwnSpread, 5000),
@@ -232,6 +234,10 @@ fn constraints(attack: Attack, number: usize) -> InterPodConstraints {
             constraints.spread.do_not_schedule.push(spread(own_labels(number, false), ZONE, 100_000));
         }
         Attack::BroadAffinity => constraints.required_affinity.push(broad(0, "nowhere")),
+        Attack::OwnKeys => {
+            let keys = [0, 1].map(|part| preferred(broad(part, &format!("key-{number}-{part}"))));
+            constraints.preferred = keys.into();
+        }
         Attack::NarrowPreference => {
             let values = vec![number.to_string()];
             let labels = vec![Requirement { key: "index".to_owned(), operator: LabelOperator::In(values) }];
@@ -288,10 +294,6 @@ fn name(namespace: &str, prefix: &str, number: usize) -> Arc<PodName> {
 fn key(number: usize) -> GroupKey {
     let (origin, namespace) = ("muster.dev/PodGroup".to_owned(), "hostile".to_owned());
     GroupKey { origin, namespace, name: format!("group-{number}"), replica: String::new() }
-}
-
-fn node_name(number: usize) -> String {
-    format!("node-{number:05}")
 }
 
 fn node(number: usize) -> NodeSpec {

@@ -16,8 +16,8 @@ use super::memory::peak_rss_mib;
 use super::report::Row;
 use super::shapes::{self, Kind, Shape, Size};
 
-const HOST: &str = "kubernetes.io/hostname";
-const ZONE: &str = "topology.kubernetes.io/zone";
+pub(super) const HOST: &str = "kubernetes.io/hostname";
+pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
 /// The naive scheduler is measured for so many evaluations of a node, and scaled up for the rest.
 const NAIVE_EVALUATIONS_MAX: usize = 25_000_000;
@@ -185,7 +185,7 @@ fn group_spec(kind: Kind, number: usize) -> GroupSpec {
     GroupSpec::with_policy(group_key(number), policy)
 }
 
-fn node_name(number: usize) -> String {
+pub(super) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
 

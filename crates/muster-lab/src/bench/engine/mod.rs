@@ -12,6 +12,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 /// What to measure and how to print it.
@@ -51,44 +52,12 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
         }
         return Ok(());
     }
-    let (mut placed, mut preempted) = (Vec::new(), Vec::new());
-    if !options.json && !placing.is_empty() {
-        report::print_head(&mut out)?;
-    }
-    for shape in placing {
-        let row: report::Row = in_own_process(&shape.name)?;
-        if options.json {
-            writeln!(out, "{}", serde_json::to_string(&row)?)?;
-        } else {
-            report::print_row(&mut out, &row)?;
-        }
-        placed.push(row);
-    }
-    if !options.json && !preempting.is_empty() {
-        preemption::print_head(&mut out)?;
-    }
-    for shape in preempting {
-        let row: preemption::Row = in_own_process(&shape.name)?;
-        if options.json {
-            writeln!(out, "{}", serde_json::to_string(&row)?)?;
-        } else {
-            preemption::print_row(&mut out, &row)?;
-        }
-        preempted.push(row);
-    }
-    let mut disturbed = Vec::new();
-    if !options.json && !hostile.is_empty() {
-        hostile::print_head(&mut out)?;
-    }
-    for shape in hostile {
-        let row: hostile::Row = in_own_process(&shape.name)?;
-        if options.json {
-            writeln!(out, "{}", serde_json::to_string(&row)?)?;
-        } else {
-            hostile::print_row(&mut out, &row)?;
-        }
-        disturbed.push(row);
-    }
+    let placing = placing.into_iter().map(|shape| shape.name);
+    let placed = rows(&mut out, options.json, placing, report::print_head, report::print_row)?;
+    let preempting = preempting.into_iter().map(|shape| shape.name);
+    let preempted = rows(&mut out, options.json, preempting, preemption::print_head, preemption::print_row)?;
+    let hostile = hostile.into_iter().map(|shape| shape.name);
+    let disturbed = rows(&mut out, options.json, hostile, hostile::print_head, hostile::print_row)?;
     if options.json {
         return Ok(());
     }
@@ -97,6 +66,30 @@ pub(crate) fn run(options: &Options) -> anyhow::Result<()> {
     targets.extend(hostile::targets(&disturbed));
     report::print_targets(&mut out, &targets)?;
     Ok(())
+}
+
+/// Measures shapes of one kind, each in its own process, and prints them as they are measured.
+fn rows<Out: Write, Row: DeserializeOwned + Serialize>(
+    out: &mut Out,
+    json: bool,
+    shapes: impl Iterator<Item = String>,
+    print_head: impl Fn(&mut Out) -> std::io::Result<()>,
+    print_row: impl Fn(&mut Out, &Row) -> std::io::Result<()>,
+) -> anyhow::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for shape in shapes {
+        if !json && rows.is_empty() {
+            print_head(out)?;
+        }
+        let row = in_own_process(&shape)?;
+        if json {
+            writeln!(out, "{}", serde_json::to_string(&row)?)?;
+        } else {
+            print_row(out, &row)?;
+        }
+        rows.push(row);
+    }
+    Ok(rows)
 }
 
 /// Measures one shape and prints it as JSON.

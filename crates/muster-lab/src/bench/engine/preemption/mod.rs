@@ -10,5 +10,5 @@ mod report;
 mod shapes;
 
 pub(crate) use measure::measure;
-pub(crate) use report::{Row, print_head, print_row, targets};
+pub(crate) use report::{print_head, print_row, targets};
 pub(crate) use shapes::all;
