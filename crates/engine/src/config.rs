@@ -38,6 +38,8 @@ pub struct Config {
     pub min_resources_held_ms_max: Millis,
     /// How long a basic group waits for the rest of its desired members.
     pub desired_wait_ms: Millis,
+    /// Whether a group's own priority counts only up to the lowest of its members.
+    pub group_priority_capped: bool,
     /// The rules of preemption.
     pub preemption: PreemptionRules,
     /// How long an entity waits before that is reported.
@@ -67,6 +69,7 @@ impl Default for Config {
             reservation_nodes_percent_max: 50,
             min_resources_held_ms_max: 1_800_000,
             desired_wait_ms: 1_000,
+            group_priority_capped: false,
             preemption: PreemptionRules::default(),
             report_waiting_after_ms: 5_000,
             schedule_timeout_ms: 300_000,

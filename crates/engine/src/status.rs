@@ -155,6 +155,8 @@ pub enum Completion {
 pub struct PriorityMismatch<'e> {
     /// The group's priority.
     pub own: i32,
+    /// The lower priority that counts instead, if a group's own is capped.
+    pub capped: Option<i32>,
     /// How many pods differ.
     pub pods: usize,
     /// One of them.
@@ -352,5 +354,6 @@ fn priority_mismatch<'e>(cluster: &'e Cluster, group: &'e Group) -> Option<Prior
     let mut differing = pods(cluster, group).filter(|pod| pod.priority != own).peekable();
     let first = *differing.peek()?;
     let (example, example_priority) = (&first.id, first.priority);
-    Some(PriorityMismatch { own, pods: differing.count(), example, example_priority })
+    let capped = group.lowest_member_priority().filter(|lowest| cluster.group_priority_capped && *lowest < own);
+    Some(PriorityMismatch { own, capped, pods: differing.count(), example, example_priority })
 }

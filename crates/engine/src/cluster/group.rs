@@ -328,13 +328,21 @@ impl Group {
         total.placed() == 0 || (total.assumed + total.bound == 0 && !self.scheduled_at_least(&self.quorum()))
     }
 
-    /// The group's priority, by the rule of its API.
-    pub(crate) fn priority(&self, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
+    /// The group's priority, by the rule of its API; its own counts only up to the lowest of its members if it is capped.
+    pub(crate) fn priority(&self, capped: bool, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
         match self.definition.last().map(|spec| spec.priority) {
-            Some(GroupPriority::Own(priority)) => priority,
+            Some(GroupPriority::Own(priority)) => {
+                let lowest = self.lowest_member_priority().filter(|_| capped);
+                lowest.map_or(priority, |lowest| lowest.min(priority))
+            }
             Some(GroupPriority::SharedByMembers) => oldest_member().unwrap_or(0),
-            Some(GroupPriority::LowestMember) | None => self.priorities.keys().next().copied().unwrap_or(0),
+            Some(GroupPriority::LowestMember) | None => self.lowest_member_priority().unwrap_or(0),
         }
+    }
+
+    /// The lowest priority among its members.
+    pub(crate) fn lowest_member_priority(&self) -> Option<i32> {
+        self.priorities.keys().next().copied()
     }
 
     /// The subset of a member, or why it is excluded. No member is excluded before the object is seen, and no placed

@@ -67,6 +67,8 @@ pub(crate) struct Cluster {
     pub(crate) images: Images,
     /// The profiles by index.
     pub(crate) profiles: Vec<ProfileRules>,
+    /// Whether a group's own priority counts only up to the lowest of its members.
+    pub(crate) group_priority_capped: bool,
     pub(crate) journal: Journal,
     events: Vec<ClusterEvent>,
     version: u64,
@@ -163,7 +165,8 @@ impl Cluster {
     /// The group's priority, by the rule of its API.
     pub(crate) fn group_priority(&self, id: GroupId) -> i32 {
         let group = self.group(id);
-        group.priority(|| group.members.first().map(|(_, oldest)| self.pod(*oldest).priority))
+        let oldest = || group.members.first().map(|(_, oldest)| self.pod(*oldest).priority);
+        group.priority(self.group_priority_capped, oldest)
     }
 
     /// The priority of a pod for scheduling: its group's, or its own.

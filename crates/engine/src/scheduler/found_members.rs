@@ -248,7 +248,7 @@ impl Engine {
         };
         // Of different stamps, the one of the latest start counts, and of those the lowest priority.
         let known = match &group.definition {
-            Definition::Stamped { decided_ms, .. } => Some((*decided_ms, Reverse(group.priority(|| None)))),
+            Definition::Stamped { decided_ms, .. } => Some((*decided_ms, Reverse(group.priority(false, || None)))),
             _ => None,
         };
         if known.is_none_or(|known| known < (stamp.decided_ms, Reverse(stamp.priority))) {

@@ -475,3 +475,42 @@ fn pods_protected_by_a_budget_do_not_count_as_victims_for_surplus_members() {
     fake.advance(20_000);
     assert_eq!(fake.evicted(), ["free-0"]);
 }
+
+#[test]
+fn capped_priority_of_a_group_is_that_of_its_lowest_member() {
+    for (capped, evicted) in [(false, 1), (true, 0)] {
+        let mut fake = FakeCluster::with(Config { group_priority_capped: capped, ..config() });
+        fake.node("n0", 2);
+        fake.pod_with("middle", "", 1, |pod| {
+            pod.node = Some("n0".to_owned());
+            pod.priority = 50;
+        });
+        gang(&mut fake, "g", 2, 100, DisruptionMode::Pod);
+        for (name, priority) in [("g-0", 70), ("g-1", 0)] {
+            fake.pod_with(name, "g", 1, |pod| pod.priority = priority);
+        }
+        fake.settle();
+        assert_eq!(fake.evicted().len(), evicted, "capped: {capped}");
+        let status = fake.engine.engine().group_status(&key("g"));
+        assert_eq!(status.priority_mismatch.and_then(|mismatch| mismatch.capped), capped.then_some(0));
+    }
+}
+
+#[test]
+fn capped_priority_follows_the_members() {
+    let mut fake = FakeCluster::with(Config { group_priority_capped: true, ..config() });
+    fake.node("n0", 1);
+    fake.pod_with("middle", "", 1, |pod| {
+        pod.node = Some("n0".to_owned());
+        pod.priority = 50;
+    });
+    gang(&mut fake, "g", 1, 100, DisruptionMode::Pod);
+    for (name, priority) in [("g-0", 70), ("g-1", 0)] {
+        fake.pod_with(name, "g", 1, |pod| pod.priority = priority);
+    }
+    fake.settle();
+    assert!(fake.evicted().is_empty());
+    fake.remove("g-1");
+    fake.advance(60_000);
+    assert_eq!((fake.evicted().len(), fake.node_of("g-0").as_deref()), (1, Some("n0")));
+}

@@ -232,6 +232,7 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
         reservation_nodes_percent_max: file.reservations.max_nodes_percent,
         min_resources_held_ms_max: file.reservations.min_resources_held_for.as_millis(),
         desired_wait_ms: file.waiting.desired_count.as_millis(),
+        group_priority_capped: file.preemption.cap_group_priority,
         preemption: PreemptionRules {
             on: file.preemption.enabled,
             delayed: gates.delayed_preemption,
@@ -426,7 +427,7 @@ reservations: {starvingAfter: 19s, max: 20s, maxNodesPercent: 21, minResourcesHe
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
 newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s}
-preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27, beyondMinimum: false}
+preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27, beyondMinimum: false, capGroupPriority: true}
 featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
 ";
         let made = from(body, Overrides::default()).unwrap().settings;
@@ -464,6 +465,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             reservation_nodes_percent_max: 21,
             min_resources_held_ms_max: 22_000,
             desired_wait_ms: 23_000,
+            group_priority_capped: true,
             preemption: PreemptionRules {
                 on: false,
                 delayed: false,

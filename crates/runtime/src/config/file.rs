@@ -236,6 +236,8 @@ pub struct Preemption {
     pub steps_max: u64,
     /// Whether pods are evicted also for members of a gang beyond its minimum.
     pub beyond_minimum: bool,
+    /// Whether a group's own priority counts only up to the lowest of its members, also in the queue.
+    pub cap_group_priority: bool,
 }
 
 /// Nodes that an autoscaler adds.
@@ -551,6 +553,7 @@ impl Default for Preemption {
             spare_after_refusal: ms(rules.spare_ms),
             steps_max: rules.steps_max,
             beyond_minimum: rules.beyond_minimum,
+            cap_group_priority: false,
         }
     }
 }

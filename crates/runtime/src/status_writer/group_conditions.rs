@@ -173,8 +173,12 @@ fn set_mismatch(conditions: &mut Conditions, status: &GroupStatus<'_>) {
     match &status.priority_mismatch {
         None => conditions.unset(PODS_NOT_MATCHING_PRIORITY, "Matching", "No pod's priority differs from the group's."),
         Some(mismatch) => {
+            let precedence = match mismatch.capped {
+                None => "which takes precedence".to_owned(),
+                Some(lowest) => format!("which counts only up to the lowest of its pods, {lowest}"),
+            };
             let text = format!(
-                "{} pods have another priority than the group's {}, which takes precedence; pod {} has {}.",
+                "{} pods have another priority than the group's {}, {precedence}; pod {} has {}.",
                 mismatch.pods, mismatch.own, mismatch.example, mismatch.example_priority
             );
             conditions.set(PODS_NOT_MATCHING_PRIORITY, true, "PriorityDiffers", &text);
