@@ -1,6 +1,7 @@
 //! The cases: so many pods, single or in gangs, on so many nodes.
 //!
-//! All pods of a case are identical and so are its nodes, so that the pods per node are one number.
+//! All pods of a case request the same and its nodes are identical, so that the pods per node are one number. In the
+//! hostile cases every pod is different otherwise, as expensive as a tenant can make it.
 
 /// The requests of a pod or the capacity of a node.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +29,21 @@ pub(crate) enum Start {
     Backlog,
 }
 
+/// How the pods of a case differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Differ {
+    /// Not at all.
+    No,
+    /// Each has a preferred anti-affinity term of its own that matches nearly every pod of the cluster.
+    BroadPreferences,
+    /// Each has a toleration of its own.
+    Tolerations,
+    /// Each has labels and a topology spread constraint of its own.
+    Spreads,
+    /// Each gang has a Service of its own, over whose pods it is spread by default.
+    Services,
+}
+
 /// One case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
@@ -39,6 +55,7 @@ pub(crate) struct Case {
     pub(crate) size: usize,
     pub(crate) node: Amounts,
     pub(crate) pod: Amounts,
+    pub(crate) differ: Differ,
 }
 
 pub(crate) const PLAIN: &str = "plain";
@@ -47,13 +64,25 @@ pub(crate) const BACKLOG: &str = "backlog";
 pub(crate) const GANGS_OF_3: &str = "gangs-of-3";
 pub(crate) const GANG_OF_5000: &str = "gang-of-5000";
 
+const BROAD_PREFERENCES: &str = "broad-preferences";
+const CLASSES: &str = "classes";
+const SPREADS: &str = "spreads";
+const SERVICE_GANGS: &str = "service-gangs";
+
+/// The cases whose pods are as expensive as a tenant can make them.
+pub(crate) const HOSTILE: [&str; 4] = [BROAD_PREFERENCES, CLASSES, SPREADS, SERVICE_GANGS];
+
 /// The names of all cases, in the order in which they are measured.
-pub(crate) const NAMES: [&str; 5] = [PLAIN, GANGS_OF_100, BACKLOG, GANGS_OF_3, GANG_OF_5000];
+pub(crate) const NAMES: [&str; 9] =
+    [PLAIN, GANGS_OF_100, BACKLOG, GANGS_OF_3, GANG_OF_5000, BROAD_PREFERENCES, CLASSES, SPREADS, SERVICE_GANGS];
 
 /// All cases, at a part of their full size.
 pub(crate) fn all(scale: f64) -> Vec<Case> {
-    let small =
-        |name, start, groups, size| Case { name, start, nodes: 5_000, groups, size, node: SMALL_NODE, pod: SMALL_POD };
+    let small = |name, start, groups, size| {
+        let (node, pod, differ) = (SMALL_NODE, SMALL_POD, Differ::No);
+        Case { name, start, nodes: 5_000, groups, size, node, pod, differ }
+    };
+    let hostile = |name, differ, groups, size| Case { differ, ..small(name, Start::Live, groups, size) };
     let gpus = small(GANG_OF_5000, Start::Live, 1, 5_000);
     let full = [
         small(PLAIN, Start::Live, 10_000, 0),
@@ -61,6 +90,10 @@ pub(crate) fn all(scale: f64) -> Vec<Case> {
         small(BACKLOG, Start::Backlog, 100, 100),
         small(GANGS_OF_3, Start::Live, 1_000, 3),
         Case { node: GPU_NODE, pod: GPU_POD, ..gpus },
+        hostile(BROAD_PREFERENCES, Differ::BroadPreferences, 2_000, 0),
+        hostile(CLASSES, Differ::Tolerations, 10_000, 0),
+        hostile(SPREADS, Differ::Spreads, 5_000, 0),
+        hostile(SERVICE_GANGS, Differ::Services, 1_000, 3),
     ];
     full.into_iter().map(|case| case.scaled(scale)).collect()
 }
@@ -103,6 +136,7 @@ mod tests {
     #[test]
     fn sizes_are_as_documented() {
         let pods: Vec<_> = all(1.0).iter().map(|case| (case.pods(), case.pods_per_node())).collect();
-        assert_eq!(pods, [(10_000, 40), (10_000, 40), (10_000, 40), (3_000, 40), (5_000, 1)]);
+        assert_eq!(pods[..5], [(10_000, 40), (10_000, 40), (10_000, 40), (3_000, 40), (5_000, 1)]);
+        assert_eq!(pods[5..], [(2_000, 40), (10_000, 40), (5_000, 40), (3_000, 40)]);
     }
 }

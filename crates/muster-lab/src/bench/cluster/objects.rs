@@ -1,13 +1,14 @@
-//! The objects of a case, as JSON: ready nodes, gangs of the native API, pods.
+//! The objects of a case, as JSON: ready nodes, gangs of the native API, their Services, pods.
 
 use serde_json::{Value, json};
 
-use super::cases::{Amounts, Case, PODS_PER_NODE_MAX};
+use super::cases::{Amounts, Case, Differ, PODS_PER_NODE_MAX};
 
 /// The namespace of pods and gangs.
 pub(crate) const NAMESPACE: &str = "default";
 pub(crate) const NODES: &str = "/api/v1/nodes";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
 pub(crate) const GANGS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
 
 pub(crate) fn node_name(number: usize) -> String {
@@ -35,15 +36,53 @@ pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
     })
 }
 
-/// All gangs and pods of a case with their collection paths, each gang before its pods.
+/// All Services, gangs and pods of a case with their collection paths, each gang before its pods.
 pub(crate) fn waiting(case: Case, scheduler: &'static str) -> impl Iterator<Item = (&'static str, Value)> {
     (0..case.groups).flat_map(move |group| {
         let name = format!("{}-{group}", case.name);
         let gang = (case.size > 0).then(|| (GANGS, gang(&name, case.size)));
         let member_of = (case.size > 0).then(|| name.clone());
-        let pods = (0..case.size.max(1))
-            .map(move |number| (PODS, pod(&format!("{name}-{number}"), scheduler, member_of.as_deref(), case.pod)));
-        gang.into_iter().chain(pods)
+        let service = (case.differ == Differ::Services).then(|| (SERVICES, service(&name, group)));
+        let pods = (0..case.size.max(1)).map(move |number| {
+            let mut pod = pod(&format!("{name}-{number}"), scheduler, member_of.as_deref(), case.pod);
+            make_different(&mut pod, case.differ, group);
+            (PODS, pod)
+        });
+        service.into_iter().chain(gang).chain(pods)
+    })
+}
+
+/// Gives the pods of a group what those of no other group have.
+fn make_different(pod: &mut Value, differ: Differ, group: usize) {
+    let own = format!("v{group}");
+    match differ {
+        Differ::No => return,
+        Differ::BroadPreferences => {
+            let others = json!({"matchExpressions": [{"key": "own", "operator": "NotIn", "values": [own]}]});
+            let term = json!({
+                "labelSelector": others, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname",
+            });
+            let preferred = json!([{"weight": 1 + group % 100, "podAffinityTerm": term}]);
+            pod["spec"]["affinity"] =
+                json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
+        }
+        Differ::Tolerations => pod["spec"]["tolerations"] = json!([{"key": "own", "value": own}]),
+        Differ::Spreads => {
+            pod["spec"]["topologySpreadConstraints"] = json!([{
+                "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
+                "labelSelector": {"matchLabels": {"own": own}},
+            }]);
+        }
+        Differ::Services => {}
+    }
+    pod["metadata"]["labels"]["own"] = json!(own);
+}
+
+/// A headless Service of the pods of a group: schedulers spread them by default.
+fn service(name: &str, group: usize) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+        "spec": {"clusterIP": "None", "selector": {"own": format!("v{group}")}, "ports": [{"port": 80}]},
     })
 }
 
@@ -90,6 +129,20 @@ mod tests {
             let count = |path| waiting(case, "muster").filter(|(to, _)| *to == path).count();
             let gangs = if case.size > 0 { case.groups } else { 0 };
             assert_eq!((count(PODS), count(GANGS)), (case.pods(), gangs), "{}", case.name);
+            let services = if case.differ == Differ::Services { case.groups } else { 0 };
+            assert_eq!(count(SERVICES), services, "{}", case.name);
+        }
+    }
+
+    #[test]
+    fn pods_of_hostile_cases_differ() {
+        for case in cases::all(0.01).into_iter().filter(|case| case.differ != Differ::No) {
+            let pods = waiting(case, "muster").filter(|(path, _)| *path == PODS).map(|(_, mut pod)| {
+                pod["metadata"]["name"] = Value::Null;
+                pod.to_string()
+            });
+            let different: std::collections::BTreeSet<String> = pods.collect();
+            assert_eq!(different.len(), case.groups, "{}", case.name);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::cases::{BACKLOG, GANG_OF_5000, GANGS_OF_100, NAMES, PLAIN};
+use super::cases::{BACKLOG, GANG_OF_5000, GANGS_OF_100, HOSTILE, NAMES, PLAIN};
 use super::contestants::Contestant;
 use super::report::{Measurement, Report};
 
@@ -77,6 +77,8 @@ fn speed(ours: &Measurement, theirs: &Measurement, null_binder: Option<&Measurem
         GANGS_OF_100 => 2.5,
         BACKLOG => 20.0,
         GANG_OF_5000 => 8.0,
+        // However expensive a tenant makes its pods: never slower.
+        _ if HOSTILE.contains(&case) => 1.0,
         _ => return None,
     };
     let (what, value, of_null_binder) = if case == BACKLOG {
@@ -102,9 +104,13 @@ fn efficiency(ours: &Measurement, theirs: &Measurement) -> [Target; 2] {
         bound: Bound::AtMost(at_most),
         of_null_binder: None,
     };
-    let memory_max = if case == GANG_OF_5000 { 0.1 } else { 0.5 };
+    let (cpu_max, memory_max) = match case {
+        _ if HOSTILE.contains(&case) => (1.0, 1.0),
+        GANG_OF_5000 => (0.2, 0.1),
+        _ => (0.2, 0.5),
+    };
     [
-        target("CPU time per pod", ours.cpu_ms_per_pod / theirs.cpu_ms_per_pod, 0.2),
+        target("CPU time per pod", ours.cpu_ms_per_pod / theirs.cpu_ms_per_pod, cpu_max),
         target("peak memory", ours.memory_mib_peak / theirs.memory_mib_peak, memory_max),
     ]
 }
