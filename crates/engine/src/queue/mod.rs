@@ -221,8 +221,8 @@ impl Queue {
     /// Takes the first active entity whose turn it is, with its namespace; it is held until it is moved.
     pub(crate) fn pop(&mut self) -> Option<(Entity, Arc<str>)> {
         let (rank, first) = self.active.first()?;
-        let is_its_turn = self.turns.owed_until(&self.entries[first].namespace).is_none();
-        let entity = if is_its_turn { *first } else { self.first_by_turns(rank.priority) };
+        let waits = self.turns.lets_others_go_first(&self.entries[first].namespace);
+        let entity = if waits { self.first_by_turns(rank.priority) } else { *first };
         self.unlist(entity);
         Some((entity, self.entries[&entity].namespace.clone()))
     }
@@ -233,7 +233,7 @@ impl Queue {
         let namespaces = self.active_by_namespace.range(from..).take_while(|((other, _), _)| *other == priority);
         let firsts = namespaces.map(|((_, namespace), active)| {
             let (rank, entity) = active.first().expect("a listed namespace has active entities");
-            (self.turns.owed_until(namespace), rank, *entity)
+            (self.turns.turn_of(namespace), rank, *entity)
         });
         firsts.min().expect("an entity of this priority is active").2
     }

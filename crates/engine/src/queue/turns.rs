@@ -1,9 +1,9 @@
 //! Turns among namespaces: one whose attempts are expensive lets others of the same priority go first.
 //!
 //! Work is counted in steps, not in time, so that the same observations give the same order. After an expensive attempt
-//! its namespace owes as much work to the others. Until that is done, or nobody else of this priority is waiting, its
-//! entities are passed over. So a pod waits for at most one expensive attempt of each other namespace before its own
-//! turn. Cheap attempts change nothing, so otherwise the order of the queue holds.
+//! its namespace lets every other one go first until that has done as much work, or nobody else of this priority is
+//! waiting (start-time fair queueing). So a pod of a namespace without expensive attempts waits for at most one of each
+//! other namespace. Without expensive attempts the order of the queue holds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,27 +14,45 @@ const CHEAP_STEPS_MAX: u64 = 1000;
 /// Which namespaces let others go first.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
-    /// The steps of all attempts so far.
-    done: u64,
-    /// By namespace: its turn comes when so many steps are done.
-    owed_until: BTreeMap<Arc<str>, u64>,
+    /// The virtual time: when the last attempt began, if every namespace had the scheduler for itself.
+    now: u64,
+    /// By namespace: the virtual time at which its last attempt ended, if that is not over. Kept only while a namespace
+    /// with an expensive attempt lets others go first.
+    busy: BTreeMap<Arc<str>, Busy>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Busy {
+    until: u64,
+    has_expensive: bool,
 }
 
 impl Turns {
     /// Counts the steps of an attempt.
     pub(super) fn charge(&mut self, namespace: &Arc<str>, steps: u64) {
-        self.done = self.done.saturating_add(steps);
-        if steps > CHEAP_STEPS_MAX {
-            let from = self.owed_until.get(namespace).map_or(self.done, |until| self.done.max(*until));
-            self.owed_until.insert(namespace.clone(), from.saturating_add(steps));
+        let is_expensive = steps > CHEAP_STEPS_MAX;
+        if !is_expensive && self.busy.is_empty() {
+            return;
         }
-        let done = self.done;
-        self.owed_until.retain(|_, until| *until > done);
+        let before = self.busy.get(namespace).copied();
+        let begin = before.map_or(self.now, |busy| busy.until.max(self.now));
+        let has_expensive = is_expensive || before.is_some_and(|busy| busy.has_expensive);
+        self.now = begin;
+        self.busy.insert(namespace.clone(), Busy { until: begin.saturating_add(steps), has_expensive });
+        self.busy.retain(|_, busy| busy.until > begin);
+        if !self.busy.values().any(|busy| busy.has_expensive) {
+            self.busy.clear();
+        }
     }
 
-    /// Until when a namespace lets others go first; `None` if it does not.
-    pub(super) fn owed_until(&self, namespace: &str) -> Option<u64> {
-        self.owed_until.get(namespace).copied()
+    /// Whether a namespace lets others go first.
+    pub(super) fn lets_others_go_first(&self, namespace: &str) -> bool {
+        self.busy.get(namespace).is_some_and(|busy| busy.has_expensive)
+    }
+
+    /// The virtual time at which it is a namespace's turn.
+    pub(super) fn turn_of(&self, namespace: &str) -> u64 {
+        self.busy.get(namespace).map_or(self.now, |busy| busy.until)
     }
 }
 
@@ -42,20 +60,45 @@ impl Turns {
 mod tests {
     use super::*;
 
-    #[test]
-    fn expensive_namespace_waits_until_others_have_done_as_much() {
-        let (one, other): (Arc<str>, Arc<str>) = ("one".into(), "other".into());
-        let mut turns = Turns::default();
-        turns.charge(&one, CHEAP_STEPS_MAX);
-        assert_eq!(turns.owed_until("one"), None, "cheap");
-        turns.charge(&one, 5000);
-        assert!(turns.owed_until("one").is_some());
-        for _ in 0..5 {
-            assert!(turns.owed_until("one").is_some());
-            turns.charge(&other, 1000);
+    const EXPENSIVE: u64 = 5 * CHEAP_STEPS_MAX;
+
+    /// The order in which namespaces are served that always have something waiting: the oldest first, in this order.
+    fn order(turns: &mut Turns, waiting: &[(&str, u64)], attempts: usize) -> Vec<String> {
+        let mut served = Vec::new();
+        for _ in 0..attempts {
+            let (name, steps) = match waiting.first() {
+                Some(first) if !turns.lets_others_go_first(first.0) => *first,
+                _ => *waiting.iter().min_by_key(|(name, _)| turns.turn_of(name)).expect("one is waiting"),
+            };
+            turns.charge(&name.into(), steps);
+            served.push(name.to_owned());
         }
-        assert_eq!(turns.owed_until("one"), None);
-        assert_eq!(turns.owed_until("other"), None);
+        served
+    }
+
+    #[test]
+    fn cheap_attempts_change_nothing() {
+        let served = order(&mut Turns::default(), &[("one", CHEAP_STEPS_MAX), ("other", 10)], 20);
+        assert!(served.iter().all(|name| name == "one"), "{served:?}");
+    }
+
+    #[test]
+    fn expensive_namespace_waits_until_the_other_has_done_as_much() {
+        let served = order(&mut Turns::default(), &[("one", EXPENSIVE), ("other", CHEAP_STEPS_MAX)], 14);
+        assert_eq!(served[0], "one");
+        let cheap = served[1..].iter().take_while(|name| *name == "other").count();
+        assert!((5..=6).contains(&cheap), "{served:?}");
+        assert!(served[cheap + 1..].contains(&"one".to_owned()), "{served:?}");
+    }
+
+    #[test]
+    fn one_waits_for_one_expensive_attempt_of_each_other_at_most() {
+        let waiting = [("a", EXPENSIVE), ("b", 100 * EXPENSIVE), ("c", 3 * EXPENSIVE), ("innocent", 10)];
+        let served = order(&mut Turns::default(), &waiting, 50);
+        let first = served.iter().position(|name| name == "innocent").expect("it has a turn");
+        for tenant in ["a", "b", "c"] {
+            assert!(served[..first].iter().filter(|name| *name == tenant).count() <= 1, "{served:?}");
+        }
     }
 
     #[test]
@@ -63,9 +106,8 @@ mod tests {
         let one: Arc<str> = "one".into();
         let mut turns = Turns::default();
         for _ in 0..10 {
-            turns.charge(&one, 5000);
-            let until = turns.owed_until("one").expect("it owes");
-            assert!(until - turns.done <= 5000, "at most what its last attempt took");
+            turns.charge(&one, EXPENSIVE);
+            assert!(turns.turn_of("one") - turns.now <= EXPENSIVE, "at most what its last attempt took");
         }
     }
 }

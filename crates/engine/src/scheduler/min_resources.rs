@@ -68,6 +68,7 @@ impl Counter<'_> {
     }
 
     fn of_group(&self, group: &Group) -> i64 {
+        self.cluster.steps.add(group.members.len());
         let amounts = placed(self.cluster, group).map(|pod| self.of_class(self.cluster.class(pod.class)));
         amounts.fold(0, i64::saturating_add)
     }

@@ -116,6 +116,8 @@ pub struct SchedulingAttempt {
     pub placed: bool,
     /// The result of preemption, if it was tried because something did not fit.
     pub preemption: Option<PreemptionResult>,
+    /// What it cost, independent of the machine: about the evaluations of one node.
+    pub steps: u64,
 }
 
 /// The result of an attempt to preempt.
@@ -133,6 +135,7 @@ impl Engine {
         config.validate()?;
         let mut cluster = Cluster::default();
         cluster.profiles = config.profiles.iter().map(ProfileRules::new).collect();
+        cluster.group_priority_capped = config.group_priority_capped;
         let scorers =
             config.profiles.iter().map(|profile| Scorer::new(&profile.scoring, &mut cluster.resources)).collect();
         let reports = ReportDedup::new(config.report_waiting_after_ms);
@@ -184,10 +187,11 @@ impl Engine {
                 Entity::Group(group) => self.schedule_group(group),
             }
             self.handle_events();
-            self.queue.charge(&namespace, self.cluster.steps.total() - begin);
+            let steps = self.cluster.steps.total() - begin;
+            self.queue.charge(&namespace, steps);
             let placed = self.outbox[sent..].iter().any(|command| matches!(command, Command::Bind { .. }));
             let (group, preemption) = (matches!(entity, Entity::Group(_)), self.preemption_result);
-            self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption });
+            self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption, steps });
         }
         std::mem::take(&mut self.outbox)
     }

@@ -12,6 +12,7 @@ mod gang_starts;
 mod gangs;
 mod group_changes;
 mod group_status;
+mod hostile_tenants;
 mod inter_pod_affinity;
 mod inter_pod_checker;
 mod invalid_input;
