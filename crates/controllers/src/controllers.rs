@@ -10,11 +10,10 @@ use futures::stream::{FuturesUnordered, SelectAll};
 use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::core::{ApiResource, DynamicObject};
-use kube::runtime::watcher;
 use kube::{Api, Client, Resource};
 use muster_api::owners::leader_worker_set::labels as replica_labels;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
-use muster_reflector::{Delta, PAUSE_MAX};
+use muster_reflector::{Delta, PAUSE_MAX, Selection, WatchAges};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -40,17 +39,18 @@ pub struct Controllers {
 impl Controllers {
     /// Starts the watches and the writes on the current tokio runtime.
     ///
-    /// `now` is the clock for event timestamps; `deadline` is called before each write and returns when the request
-    /// must end.
+    /// `ages` shows how old the watches are, `now` is the clock for event timestamps; `deadline` is called before each
+    /// write and returns when the request must end.
     pub fn start(
         client: &Client,
         settings: Settings,
+        ages: &WatchAges,
         now: impl Fn() -> Timestamp + Send + Sync + 'static,
         deadline: Deadline,
     ) -> Self {
         let actuator = Actuator::new(client.clone(), settings.identity(), deadline, Arc::new(now));
         let state = State::new(settings);
-        let events = watches(client, &state);
+        let events = watches(client, &state, ages);
         let mut tasks = JoinSet::new();
         tasks.spawn(run(state, events, actuator));
         Self { tasks }
@@ -64,46 +64,50 @@ impl Controllers {
 
 /// Watches a kind, or its objects with a label; failures are logged.
 pub(crate) fn watch_kind<K>(
-    what: &'static str,
+    what: &str,
     api: Api<K>,
     label: Option<&str>,
+    ages: &WatchAges,
 ) -> impl Stream<Item = Delta<K>> + Send + Unpin + use<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let config = watcher::Config { label_selector: label.map(str::to_owned), ..watcher::Config::default() };
-    muster_reflector::watch(api, config, PAUSE_MAX, move |error| {
+    let selection = label.map(Selection::labels).unwrap_or_default();
+    let (what, age) = (what.to_owned(), ages.add(what));
+    muster_reflector::watch(api, selection, PAUSE_MAX, age, move |error| {
         tracing::warn!(what, %error, "the watch failed and will be restarted");
     })
 }
 
 /// The watches that these settings need.
-fn watches(client: &Client, state: &State) -> Events {
+fn watches(client: &Client, state: &State, ages: &WatchAges) -> Events {
     let mut events: Events = SelectAll::new();
     let settings = &state.settings;
     let dynamic = |resource: &ApiResource| Api::<DynamicObject>::all_with(client.clone(), resource);
     if settings.has_job_sets() {
-        events.push(watch_kind("jobsets", Api::<JobSet>::all(client.clone()), None).map(ClusterEvent::JobSet).boxed());
+        events.push(
+            watch_kind("jobsets", Api::<JobSet>::all(client.clone()), None, ages).map(ClusterEvent::JobSet).boxed(),
+        );
     }
     if settings.jobs().is_some() {
-        events.push(watch_kind("jobs", Api::<Job>::all(client.clone()), None).map(ClusterEvent::Job).boxed());
+        events.push(watch_kind("jobs", Api::<Job>::all(client.clone()), None, ages).map(ClusterEvent::Job).boxed());
     }
     if settings.jobs().is_some() || settings.has_job_sets() {
         let pods = Api::<Pod>::all(client.clone());
-        events.push(watch_kind("pods of jobs", pods, Some(JOB_NAME_LABEL)).map(ClusterEvent::JobPod).boxed());
+        events.push(watch_kind("pods of jobs", pods, Some(JOB_NAME_LABEL), ages).map(ClusterEvent::JobPod).boxed());
     }
     for (number, kind) in state.managed_kinds().enumerate() {
-        let watch_events = watch_kind("managed objects", dynamic(kind), None);
+        let watch_events = watch_kind(&format!("{}.{}", kind.plural, kind.group), dynamic(kind), None, ages);
         events.push(watch_events.map(move |event| ClusterEvent::Managed(number, event)).boxed());
     }
     if state.provider.is_none() {
         return events;
     }
     let sets = Api::<LeaderWorkerSet>::all(client.clone());
-    events.push(watch_kind("leaderworkersets", sets, None).map(ClusterEvent::LeaderWorkerSet).boxed());
+    events.push(watch_kind("leaderworkersets", sets, None, ages).map(ClusterEvent::LeaderWorkerSet).boxed());
     let label = Some(replica_labels::NAME);
     let pods = Api::<Pod>::all(client.clone());
-    events.push(watch_kind("pods of leaderworkersets", pods, label).map(ClusterEvent::ReplicaPod).boxed());
+    events.push(watch_kind("pods of leaderworkersets", pods, label, ages).map(ClusterEvent::ReplicaPod).boxed());
     let revisions = ApiResource {
         group: "apps".to_owned(),
         version: "v1".to_owned(),
@@ -111,7 +115,8 @@ fn watches(client: &Client, state: &State) -> Events {
         kind: "ControllerRevision".to_owned(),
         plural: "controllerrevisions".to_owned(),
     };
-    events.push(watch_kind("controllerrevisions", dynamic(&revisions), label).map(ClusterEvent::Revision).boxed());
+    events
+        .push(watch_kind("controllerrevisions", dynamic(&revisions), label, ages).map(ClusterEvent::Revision).boxed());
     events
 }
 

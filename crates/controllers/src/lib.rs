@@ -22,6 +22,7 @@ mod write;
 
 pub use actuator::Deadline;
 pub use controllers::Controllers;
+pub use muster_reflector::WatchAges;
 pub use priority_classes::PriorityClasses;
 pub use reconcile::Plan;
 pub use settings::{NotServed, Settings};

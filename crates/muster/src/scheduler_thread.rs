@@ -108,7 +108,8 @@ async fn controllers(
     let fence = fence.clone();
     let deadline = Arc::new(move |wanted| fence.deadline(wanted));
     let own = controllers_settings(client, settings).await?;
-    Ok(Some(Controllers::start(client, own, move || clock.now(), deadline)))
+    let ages = settings.instruments.metrics.watch_ages();
+    Ok(Some(Controllers::start(client, own, ages, move || clock.now(), deadline)))
 }
 
 /// The settings of controllers and webhook that follow from the scheduler's settings and the cluster.

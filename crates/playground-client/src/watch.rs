@@ -6,8 +6,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use kube::Resource;
 use kube::api::Api;
-use kube::runtime::watcher;
-use muster_reflector::Delta;
+use muster_reflector::{Delta, Selection, WatchAges};
 use serde::de::DeserializeOwned;
 
 /// The first pause of client-go, without growth and jitter.
@@ -16,11 +15,11 @@ const PAUSE_MAX: Duration = Duration::from_millis(800);
 /// A stream of watch events. A failed watch restarts after a short pause; the error is dropped, since the next list
 /// shows the current state. While a kind is not served there are no events, so that its cache does not sync, as with
 /// client-go.
-pub fn watch<K>(api: Api<K>, config: watcher::Config) -> impl Stream<Item = Delta<K>> + Send + Unpin + 'static
+pub fn watch<K>(api: Api<K>, selection: Selection) -> impl Stream<Item = Delta<K>> + Send + Unpin + 'static
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    let deltas = muster_reflector::watch(api, config, PAUSE_MAX, |_| ());
+    let deltas = muster_reflector::watch(api, selection, PAUSE_MAX, WatchAges::default().add(""), |_| ());
     deltas.filter(|delta| std::future::ready(!matches!(delta, Delta::NotServed)))
 }
 
@@ -47,7 +46,7 @@ mod tests {
         });
         let pods: Api<Pod> = Api::all(kube::Client::new(service, "default"));
         let minute = tokio::time::sleep(Duration::from_secs(60));
-        let deltas: Vec<_> = watch(pods, watcher::Config::default()).take_until(minute).collect().await;
+        let deltas: Vec<_> = watch(pods, Selection::default()).take_until(minute).collect().await;
         assert!(tries.load(Ordering::Relaxed) > 70, "only {} tries", tries.load(Ordering::Relaxed));
         assert!(deltas.iter().all(|delta| *delta == Delta::ListStarted), "{deltas:?}");
     }

@@ -14,7 +14,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, O
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::selector::WrittenLabelSelector;
@@ -22,7 +21,7 @@ use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::is_not_found;
 use muster_playground_client::task::Task;
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 
 use super::owners::controller_of;
 use super::pod_record::{PodRecord, is_terminating, ready_since, without_tolerations};
@@ -41,10 +40,9 @@ pub struct Budgets {
 impl Budgets {
     /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
-        let everything = watcher::Config::default;
         let events = stream::select_all([
-            watch(Api::<PodDisruptionBudget>::all(client.clone()), everything()).map(Event::Budget).boxed(),
-            watch(Api::<PodRecord>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<PodDisruptionBudget>::all(client.clone()), Selection::default()).map(Event::Budget).boxed(),
+            watch(Api::<PodRecord>::all(client.clone()), Selection::default()).map(Event::Pod).boxed(),
         ]);
         let controller = DisruptionController { client, clock, budgets: Cache::default(), pods: Cache::default() };
         Self { task: Task::start("disruption controller", run(controller, events)) }

@@ -14,7 +14,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeCondition, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::invalid::FieldPath;
 use muster_api::toleration::{Effect, WrittenToleration};
@@ -24,7 +23,7 @@ use muster_playground_client::conditions;
 use muster_playground_client::task::Task;
 use muster_playground_client::untyped::{self, UntypedPod};
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 use serde_json::{Value, json};
 
 use super::pod_record::{PodRecord, is_terminating, node_name, ready_since};
@@ -58,11 +57,12 @@ pub struct NodeLifecycle {
 impl NodeLifecycle {
     /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, settings: NodeLifecycleSettings, clock: Clock) -> Self {
-        let bound = watcher::Config::default().fields("spec.nodeName!=");
-        let everything = watcher::Config::default;
+        let bound = Selection::fields("spec.nodeName!=");
         let events = stream::select_all([
-            watch(Api::<Node>::all(client.clone()), everything()).map(Event::Node).boxed(),
-            watch(Api::<Lease>::namespaced(client.clone(), "kube-node-lease"), everything()).map(Event::Lease).boxed(),
+            watch(Api::<Node>::all(client.clone()), Selection::default()).map(Event::Node).boxed(),
+            watch(Api::<Lease>::namespaced(client.clone(), "kube-node-lease"), Selection::default())
+                .map(Event::Lease)
+                .boxed(),
             watch(Api::<PodRecord>::all(client.clone()), bound).map(Event::Pod).boxed(),
         ]);
         let controller = NodeLifecycleController::new(client, settings, clock);

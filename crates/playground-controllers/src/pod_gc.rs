@@ -11,7 +11,6 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_api::wire::Node;
 use muster_api::wire::object::{Kind, Object};
@@ -21,7 +20,7 @@ use muster_playground_client::conditions;
 use muster_playground_client::task::Task;
 use muster_playground_client::untyped::{self, UntypedPod};
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key};
+use muster_reflector::{Cache, Delta, Key, Selection};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::time::Instant;
@@ -56,10 +55,9 @@ pub struct PodGc {
 impl PodGc {
     /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, settings: PodGcSettings, clock: Clock) -> Self {
-        let everything = watcher::Config::default;
         let events = stream::select_all([
-            watch(Api::<Node>::all(client.clone()), everything()).map(Event::Node).boxed(),
-            watch(Api::<GcPod>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<Node>::all(client.clone()), Selection::default()).map(Event::Node).boxed(),
+            watch(Api::<GcPod>::all(client.clone()), Selection::default()).map(Event::Pod).boxed(),
         ]);
         let controller = PodGcController {
             client,

@@ -13,12 +13,11 @@ use futures::{Stream, StreamExt};
 use jiff::Timestamp;
 use kube::Client;
 use kube::api::Api;
-use kube::runtime::watcher;
 use muster_api::wire::Node;
 use muster_clock::Clock;
 use muster_playground_client::untyped::{UntypedPod, strip_unused_fields};
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, key_of};
+use muster_reflector::{Cache, Delta, Selection, key_of};
 use tokio::sync::{mpsc, oneshot};
 
 use super::KubeletSettings;
@@ -79,10 +78,10 @@ impl Driver {
     }
 
     pub(super) async fn run(mut self) {
-        let bound = watcher::Config::default().fields("spec.nodeName!=");
+        let bound = Selection::fields("spec.nodeName!=");
         let pods = watch(Api::<UntypedPod>::all(self.client.clone()), bound);
         let mut pods = pods.map(|event| event.modify(strip_unused_fields));
-        let mut nodes = watch(Api::<Node>::all(self.client.clone()), watcher::Config::default());
+        let mut nodes = watch(Api::<Node>::all(self.client.clone()), Selection::default());
         loop {
             self.send_requests();
             match self.wait(&mut pods, &mut nodes).await {

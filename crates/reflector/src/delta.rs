@@ -1,7 +1,5 @@
 //! The events of a watch, including the lists that it starts with and whether the cluster serves the kind.
 
-use kube::runtime::watcher;
-
 /// One event of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta<T> {
@@ -20,6 +18,14 @@ pub enum Delta<T> {
 }
 
 impl<T> Delta<T> {
+    /// The object of the event.
+    pub fn object(&self) -> Option<&T> {
+        match self {
+            Self::Listed(object) | Self::Applied(object) | Self::Deleted(object) => Some(object),
+            Self::ListStarted | Self::ListDone | Self::NotServed => None,
+        }
+    }
+
     /// Modifies the object of the event, for a cache that keeps only some fields.
     #[must_use]
     pub fn modify(mut self, modify: impl FnOnce(&mut T)) -> Self {
@@ -28,17 +34,5 @@ impl<T> Delta<T> {
             Self::ListStarted | Self::ListDone | Self::NotServed => {}
         }
         self
-    }
-}
-
-impl<T> From<watcher::Event<T>> for Delta<T> {
-    fn from(event: watcher::Event<T>) -> Self {
-        match event {
-            watcher::Event::Init => Self::ListStarted,
-            watcher::Event::InitApply(object) => Self::Listed(object),
-            watcher::Event::InitDone => Self::ListDone,
-            watcher::Event::Apply(object) => Self::Applied(object),
-            watcher::Event::Delete(object) => Self::Deleted(object),
-        }
     }
 }

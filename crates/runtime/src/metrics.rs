@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::{GroupState, PreemptionResult};
+use muster_reflector::WatchAges;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -113,6 +114,8 @@ struct Inner {
     binds_in_flight: Gauge,
     watch_events: Counters<1>,
     watch_restarts: Counters<1>,
+    watch_age_seconds: Gauges<1>,
+    watch_ages: WatchAges,
     observations_refused: Counters<1>,
     leader: Gauge,
     status_writes: Counters<1>,
@@ -241,6 +244,13 @@ impl Inner {
             binds_in_flight: register(r, "muster_binds_in_flight", "Binds in flight", Gauge::default()),
             watch_events: register(r, "muster_watch_events", "Events of watches, by kind", Counters::default()),
             watch_restarts: register(r, "muster_watch_restarts", "Restarts of watches, by kind", Counters::default()),
+            watch_age_seconds: register(
+                r,
+                "muster_watch_age_seconds",
+                "How long ago the API server last confirmed what a watch has shown, by kind",
+                Gauges::default(),
+            ),
+            watch_ages: WatchAges::default(),
             observations_refused: register(
                 r,
                 "muster_observations_refused",
@@ -308,6 +318,11 @@ impl Inner {
 impl Metrics {
     /// All metrics as OpenMetrics text.
     pub fn render(&self) -> String {
+        self.inner.watch_age_seconds.clear();
+        for (kind, age) in self.inner.watch_ages.by_kind() {
+            let seconds = i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+            self.inner.watch_age_seconds.get_or_create(&[("kind", owned(&kind))]).set(seconds);
+        }
         let mut text = String::new();
         encode(&mut text, &self.inner.registry).expect("writing to a string never fails");
         text
@@ -401,6 +416,11 @@ impl Metrics {
         self.inner.bind_seconds.observe(seconds(took));
     }
 
+    /// The ages of the watches of this process.
+    pub fn watch_ages(&self) -> &WatchAges {
+        &self.inner.watch_ages
+    }
+
     /// A watch delivered an event.
     pub fn watch_event(&self, kind: &str) {
         self.inner.watch_events.get_or_create(&[("kind", owned(kind))]).inc();
@@ -466,6 +486,7 @@ mod tests {
         metrics.bind_ended(MS);
         metrics.watch_event("Pod");
         metrics.watch_restarted("Node");
+        let _age = metrics.watch_ages().add("Node");
         metrics.observation_refused("PodGroup");
         metrics.set_leader(true);
         metrics.status_written("PodGroup");
@@ -498,6 +519,7 @@ mod tests {
             "muster_binds_in_flight 1",
             r#"muster_watch_events_total{kind="Pod"} 1"#,
             r#"muster_watch_restarts_total{kind="Node"} 1"#,
+            r#"muster_watch_age_seconds{kind="Node"} 0"#,
             r#"muster_observations_refused_total{kind="PodGroup"} 1"#,
             "muster_leader 1",
             r#"muster_status_writes_total{kind="PodGroup"} 1"#,

@@ -26,7 +26,7 @@ use crate::intake::{Intake, WatchEvent};
 use crate::scheduling_loop::{Event, SchedulingLoop};
 use crate::settings::{Settings, spreads_by_default};
 use crate::status_writer::StatusWriter;
-use crate::watch::watch;
+use crate::watch::{Inbox, watch};
 
 /// How many events the inbox holds before senders have to wait.
 const INBOX: usize = 8192;
@@ -129,7 +129,8 @@ impl MainTask {
 
     /// Starts one watch per kind.
     fn watch(&self, dialects: &[Box<dyn Dialect>], resources: &[Arc<ApiResource>]) -> JoinSet<()> {
-        let (client, inbox, metrics) = (&self.client, &self.inbox, &self.settings.instruments.metrics);
+        let (client, metrics) = (&self.client, &self.settings.instruments.metrics);
+        let inbox = Inbox::new(self.inbox.clone());
         let mut watches = JoinSet::new();
         let nodes = Api::<Guarded<Node>>::all(client.clone());
         watches.spawn(watch("nodes", nodes, inbox.clone(), metrics.clone(), WatchEvent::Node));

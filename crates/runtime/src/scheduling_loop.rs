@@ -13,7 +13,7 @@ use muster_clock::Clock;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
 use muster_engine::{BindOutcome, Command, DeleteOutcome, Engine, GroupState, Observation, PreemptionResult, Subject};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
 use crate::actuator::evict::VictimUnit;
@@ -28,8 +28,8 @@ use crate::status_writer::StatusWriter;
 /// An input of the scheduling loop.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// An object changed, as seen by a watch.
-    Watch(Box<WatchEvent>),
+    /// An object changed, as seen by a watch, with the room that it takes in the inbox.
+    Watch(Box<WatchEvent>, OwnedSemaphorePermit),
     /// An API request has ended.
     Outcome(Box<Outcome>),
     /// Makes no more decisions; replies once no request is in flight.
@@ -40,8 +40,8 @@ pub(crate) enum Event {
 const EVENTS_PER_ROUND: usize = 4096;
 /// How many decisions are made before the loop reads events again.
 const DECISIONS_PER_ROUND: usize = 256;
-/// How long the loop decides before it reads events again.
-const DECIDING_MAX: Duration = Duration::from_millis(200);
+/// How long the loop reads events before it decides again, and how long it decides before it reads again.
+const SLICE: Duration = Duration::from_millis(200);
 /// How often the queue is counted for the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
 /// The longest pause between two rounds, so that the liveness probe sees the loop run.
@@ -94,6 +94,9 @@ impl SchedulingLoop {
                 match inbox.try_recv() {
                     Ok(event) => self.handle_event(event, &mut stop),
                     Err(_) => break,
+                }
+                if began.elapsed() > SLICE {
+                    break;
                 }
             }
             if stop.is_none() {
@@ -154,13 +157,14 @@ impl SchedulingLoop {
 
     fn handle_event(&mut self, event: Event, stop: &mut Option<oneshot::Sender<()>>) {
         match event {
-            Event::Watch(event) => {
+            Event::Watch(event, _room) => {
                 let output = self.intake.handle(*event, self.clock.now_ms());
                 self.handle_intake(output);
             }
             Event::Outcome(outcome) => self.handle_outcome(*outcome),
             Event::Stop(answer) => *stop = Some(answer),
         }
+        self.instruments.health.heartbeat();
     }
 
     fn handle_intake(&mut self, output: IntakeOutput) {
@@ -256,7 +260,7 @@ impl SchedulingLoop {
         for _ in 0..DECISIONS_PER_ROUND {
             let now_ms = self.clock.now_ms();
             // Return to the events soon: a long queue must not delay the watches or the fence.
-            if began.elapsed() > DECIDING_MAX || self.engine.next_wakeup().is_none_or(|due_ms| due_ms > now_ms) {
+            if began.elapsed() > SLICE || self.engine.next_wakeup().is_none_or(|due_ms| due_ms > now_ms) {
                 return;
             }
             if let Some(record) = &self.instruments.record {
@@ -270,6 +274,7 @@ impl SchedulingLoop {
                 self.execute(command, &mut effects);
             }
             self.queue_evictions(effects);
+            self.instruments.health.heartbeat();
             self.check();
         }
     }

@@ -6,7 +6,7 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::wire::{PodGroup, Workload};
-use muster_controllers::{PriorityClasses, Settings};
+use muster_controllers::{PriorityClasses, Settings, WatchAges};
 use muster_playground_server::Server;
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ async fn server() -> Server {
         });
         definitions.create(&PostParams::default(), &serde_json::from_value(definition).unwrap()).await.unwrap();
     }
-    let classes = PriorityClasses::watch(&server.client());
+    let classes = PriorityClasses::watch(&server.client(), &WatchAges::default());
     classes.synced().await;
     server.set_webhook(Some(webhook(Settings::default(), classes)));
     server
@@ -119,7 +119,7 @@ async fn changed_version(groups: &Api<DynamicObject>) -> Value {
 async fn wrong_number_from_before_the_webhook_can_be_corrected() {
     let server = server().await;
     create_class(&server, "high", 1000).await;
-    let hook = PriorityClasses::watch(&server.client());
+    let hook = PriorityClasses::watch(&server.client(), &WatchAges::default());
     hook.synced().await;
     server.set_webhook(None);
     let workloads: Api<DynamicObject> =

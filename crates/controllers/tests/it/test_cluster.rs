@@ -11,7 +11,7 @@ use kube::core::{ApiResource, DynamicObject};
 use muster_api::native::NativeVersion;
 use muster_api::owners::{GangedOwners, GroupApi, ProviderName};
 use muster_controllers::admission::WEBHOOK_RULES;
-use muster_controllers::{Controllers, PriorityClasses, Settings};
+use muster_controllers::{Controllers, PriorityClasses, Settings, WatchAges};
 use muster_playground_controllers::{JobSets, Jobs, LeaderWorkerSets, StatefulSets, jobset};
 use muster_playground_server::faults::Faults;
 use muster_playground_server::{Admission, NativeGroups, Server};
@@ -73,7 +73,13 @@ impl TestCluster {
         self.controllers = None;
         let client = self.server.client_with(&self.faults);
         let clock = self.server.clock();
-        let controllers = Controllers::start(&client, settings(self.native), move || clock.now(), Arc::new(Some));
+        let controllers = Controllers::start(
+            &client,
+            settings(self.native),
+            &WatchAges::default(),
+            move || clock.now(),
+            Arc::new(Some),
+        );
         self.controllers = Some(controllers);
     }
 

@@ -23,7 +23,7 @@ use kube::runtime::{WatchStreamExt as _, watcher};
 use muster_api::crds;
 use muster_api::keys::annotations::POD_GROUP;
 use muster_api::wire::{JobSet, Pod, Workload};
-use muster_controllers::{Controllers, PriorityClasses, Settings, admission};
+use muster_controllers::{Controllers, PriorityClasses, Settings, WatchAges, admission};
 use muster_playground::components::{JobSets, Jobs, jobset};
 use muster_playground::{Admission, AdmissionOperation, Server};
 use serde_json::{Value, json};
@@ -66,7 +66,8 @@ async fn measure(options: &Options, with_webhook: bool) -> anyhow::Result<()> {
     }
     let clock = server.clock();
     let _owners = (Jobs::start(client.clone(), clock), JobSets::start(client.clone(), clock));
-    let _controllers = Controllers::start(&client, Settings::default(), move || clock.now(), Arc::new(Some));
+    let _controllers =
+        Controllers::start(&client, Settings::default(), &WatchAges::default(), move || clock.now(), Arc::new(Some));
     let (began, before) = (Instant::now(), cpu()?);
     let sets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &ApiResource::erase::<JobSet>(&()));
     let created = stream::iter(0..options.job_sets).map(|index| {

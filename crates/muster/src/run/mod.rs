@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // The last error goes to the log like all messages before it.
     Ok(runtime.block_on(work(options, configuration)).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
-        ExitCode::from(if error.is::<Lost>() { LOST } else { FAILED })
+        ExitCode::from(if error.is::<Lost>() || error.is::<OutOfSync>() { LOST } else { FAILED })
     }))
 }
 
@@ -74,7 +74,8 @@ async fn work(options: &Options, configuration: Configuration) -> anyhow::Result
     let mut webhook = match &configuration.webhook {
         Some(place) => {
             let client = client::connect(&process.kube_config)?;
-            Some(webhook::start(client, place, &configuration.settings, process.clock).await?)
+            let ages = process.metrics.watch_ages();
+            Some(webhook::start(client, place, &configuration.settings, ages, process.clock).await?)
         }
         None => None,
     };
@@ -148,6 +149,7 @@ impl Process {
         mut webhook: Option<Webhook>,
     ) -> anyhow::Result<ExitCode> {
         self.metrics.set_leader(true);
+        let watch_age_max = configuration.lease.as_ref().map(|lease| lease.watch_age_max);
         let settings = self.settings(configuration)?;
         let stop_within = settings.stop_timeout + STOP_GRACE;
         let fence = leadership.as_ref().map_or_else(Fence::open, Leadership::fence);
@@ -157,6 +159,7 @@ impl Process {
         let why = tokio::select! {
             name = self.signals.next() => Why::Signal(name),
             end = lost_by(leadership.as_ref()) => Why::Lost(end),
+            error = out_of_sync(&self.metrics, watch_age_max) => Why::OutOfSync(error),
             outcome = scheduler.ended() => Why::Failed(outcome),
             error = webhook::ended(webhook.as_mut()) => Why::WebhookFailed(error),
         };
@@ -169,7 +172,7 @@ impl Process {
             Why::Lost(end) => Err(Lost(end).into()),
             Why::WebhookFailed(error) => Err(error.into()),
             Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended unexpectedly"))),
-            Why::Signal(_) => {
+            Why::Signal(_) | Why::OutOfSync(_) => {
                 // The lease is released only if no request is in flight any more; else it expires.
                 stopped.context("the scheduler did not stop in time")??;
                 if let Some(leadership) = leadership {
@@ -177,7 +180,10 @@ impl Process {
                 }
                 // It served until now: API servers may call a replica for a moment after it was told to stop.
                 webhook::stop(webhook).await;
-                Ok(ExitCode::SUCCESS)
+                match why {
+                    Why::OutOfSync(error) => Err(error.into()),
+                    _ => Ok(ExitCode::SUCCESS),
+                }
             }
         }
     }
@@ -203,6 +209,8 @@ impl Process {
 enum Why {
     Signal(&'static str),
     Lost(End),
+    /// The lease is given back: another replica may be better connected.
+    OutOfSync(OutOfSync),
     Failed(anyhow::Result<()>),
     /// The webhook has failed: a restarted process serves it again.
     WebhookFailed(WebhookError),
@@ -212,6 +220,25 @@ enum Why {
 #[derive(Debug, thiserror::Error)]
 #[error("this process no longer leads: {0}")]
 struct Lost(End);
+
+/// The lease is given back: the process exits, and is restarted as a candidate.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind}: the API server has not confirmed the watch for {} s (leaderElection.maxWatchAge)", age.as_secs())]
+struct OutOfSync {
+    kind: String,
+    age: Duration,
+}
+
+/// Waits until a watch is too old; forever without a limit.
+async fn out_of_sync(metrics: &Metrics, watch_age_max: Option<Duration>) -> OutOfSync {
+    match watch_age_max {
+        Some(age_max) => {
+            let (kind, age) = metrics.watch_ages().wait_until_older_than(age_max).await;
+            OutOfSync { kind, age }
+        }
+        None => std::future::pending().await,
+    }
+}
 
 async fn lost_by(leadership: Option<&Leadership>) -> End {
     match leadership {

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use muster_controllers::PriorityClasses;
 use muster_controllers::admission::Admission;
 use muster_controllers::webhook::{
     CertificateSource, ConfigurationKind, DEFAULT_RESYNC_PERIOD, Routes, SelfSigned, Webhook, WebhookError,
     WebhookSettings,
 };
+use muster_controllers::{PriorityClasses, WatchAges};
 use muster_runtime::config::Certificates;
 use muster_runtime::{Clock, Settings};
 
@@ -45,9 +45,10 @@ pub(super) async fn start(
     client: kube::Client,
     (listen, certificates): &(SocketAddr, Certificates),
     settings: &Settings,
+    ages: &WatchAges,
     clock: Clock,
 ) -> anyhow::Result<Webhook> {
-    let classes = PriorityClasses::watch(&client);
+    let classes = PriorityClasses::watch(&client, ages);
     let admission = Admission::new(controllers_settings(&client, settings).await?, classes);
     let routes = Routes::default().with(PATH, move |review| admission.review(&review));
     let source = match &certificates.folder {

@@ -16,13 +16,12 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::{Deployment, ReplicaSet};
 use kube::api::{Api, ListParams, PostParams};
-use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
 use muster_playground_client::task::Task;
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 
 use super::expectations::Expectations;
 use super::owners::{self, OwnershipAction, controller_of, is_controlled_by, selector_of};
@@ -40,10 +39,9 @@ pub struct Deployments {
 impl Deployments {
     /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
-        let everything = watcher::Config::default;
         let events = stream::select_all([
-            watch(Api::<Deployment>::all(client.clone()), everything()).map(Event::Deployment).boxed(),
-            watch(Api::<ReplicaSet>::all(client.clone()), everything()).map(Event::Set).boxed(),
+            watch(Api::<Deployment>::all(client.clone()), Selection::default()).map(Event::Deployment).boxed(),
+            watch(Api::<ReplicaSet>::all(client.clone()), Selection::default()).map(Event::Set).boxed(),
         ]);
         let recorder = EventRecorder::new(client.clone(), clock, "deployment-controller");
         let controller = DeploymentController {

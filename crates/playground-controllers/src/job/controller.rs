@@ -10,12 +10,11 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::batch::v1::{Job, JobCondition, JobStatus};
 use kube::api::{Api, DeleteParams, PostParams, Preconditions, PropagationPolicy};
-use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::is_not_found;
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 use tokio::time::Instant;
 
 use super::backoff::Backoff;
@@ -36,10 +35,9 @@ const CONTROLLER_NAME: &str = "kubernetes.io/job-controller";
 
 /// Runs the controller for as long as it is polled.
 pub(super) async fn run(client: Client, clock: Clock) {
-    let everything = watcher::Config::default;
     let events = stream::select_all([
-        watch(Api::<Job>::all(client.clone()), everything()).map(Event::Job).boxed(),
-        watch(Api::<JobPod>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+        watch(Api::<Job>::all(client.clone()), Selection::default()).map(Event::Job).boxed(),
+        watch(Api::<JobPod>::all(client.clone()), Selection::default()).map(Event::Pod).boxed(),
     ]);
     let pod_control = PodControl::new(client.clone(), clock);
     let controller = JobController {

@@ -11,12 +11,11 @@ use http::Request;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Service;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy};
-use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_clock::{self as clock, Clock};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 use serde_json::{Value, json};
 
 use super::children::{self, Children};
@@ -36,11 +35,10 @@ const CONTROLLER_NAME: &str = "jobset.sigs.k8s.io/jobset-controller";
 
 /// Runs the controller for as long as it is polled.
 pub(super) async fn run(client: Client, clock: Clock) {
-    let everything = watcher::Config::default;
     let events = stream::select_all([
-        watch(Api::<JobSet>::all(client.clone()), everything()).map(Event::Set).boxed(),
-        watch(Api::<Job>::all(client.clone()), everything()).map(Event::Job).boxed(),
-        watch(Api::<Service>::all(client.clone()), everything()).map(Event::Service).boxed(),
+        watch(Api::<JobSet>::all(client.clone()), Selection::default()).map(Event::Set).boxed(),
+        watch(Api::<Job>::all(client.clone()), Selection::default()).map(Event::Job).boxed(),
+        watch(Api::<Service>::all(client.clone()), Selection::default()).map(Event::Service).boxed(),
     ]);
     let controller = JobSetController {
         recorder: EventRecorder::new(client.clone(), clock, "jobset"),

@@ -22,7 +22,6 @@ use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ListParams, PostParams};
-use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 
 use super::expectations::Expectations;
@@ -34,7 +33,7 @@ use muster_clock::Clock;
 use muster_playground_client::api_errors::is_conflict;
 use muster_playground_client::task::Task;
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 use object::LeaderWorkerSet;
 
 pub use definition::definition;
@@ -72,9 +71,9 @@ async fn install(client: &Client) {
 }
 
 fn events(client: &Client) -> impl futures::Stream<Item = Event> + Unpin + use<> {
-    let labelled = || watcher::Config::default().labels(keys::NAME);
+    let labelled = || Selection::labels(keys::NAME);
     stream::select_all([
-        watch(Api::<LeaderWorkerSet>::all(client.clone()), watcher::Config::default()).map(Event::Lws).boxed(),
+        watch(Api::<LeaderWorkerSet>::all(client.clone()), Selection::default()).map(Event::Lws).boxed(),
         watch(Api::<StatefulSet>::all(client.clone()), labelled()).map(Event::Set).boxed(),
         watch(Api::<PodRecord>::all(client.clone()), labelled()).map(Event::Pod).boxed(),
         watch(Api::<ControllerRevision>::all(client.clone()), labelled()).map(Event::Revision).boxed(),

@@ -15,14 +15,13 @@ use k8s_openapi::api::apps::v1::ReplicaSet;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Api, DeleteParams, ListParams, PostParams, Preconditions};
-use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_api::selector::LabelSelector;
 use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
 use muster_playground_client::task::Task;
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 
 use super::expectations::Expectations;
 use super::owned_pods::OwnedPods;
@@ -45,10 +44,9 @@ pub struct Replicas {
 impl Replicas {
     /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
-        let everything = watcher::Config::default;
         let events = stream::select_all([
-            watch(Api::<ReplicaSet>::all(client.clone()), everything()).map(Event::Set).boxed(),
-            watch(Api::<PodRecord>::all(client.clone()), everything()).map(Event::Pod).boxed(),
+            watch(Api::<ReplicaSet>::all(client.clone()), Selection::default()).map(Event::Set).boxed(),
+            watch(Api::<PodRecord>::all(client.clone()), Selection::default()).map(Event::Pod).boxed(),
         ]);
         let recorder = EventRecorder::new(client.clone(), clock, "replicaset-controller");
         let controller = ReplicaSetController {

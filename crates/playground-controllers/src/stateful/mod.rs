@@ -18,13 +18,12 @@ use futures::{StreamExt, stream};
 use k8s_openapi::api::apps::v1::{ControllerRevision, StatefulSet};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::api::{Api, DeleteParams, ListParams};
-use kube::runtime::watcher;
 use kube::{Client, Resource, ResourceExt};
 use muster_clock::Clock;
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
 use muster_playground_client::task::Task;
 use muster_playground_client::watch::watch;
-use muster_reflector::{Cache, Delta, Key, key_of};
+use muster_reflector::{Cache, Delta, Key, Selection, key_of};
 
 use super::expectations::Expectations;
 use super::owned_pods::OwnedPods;
@@ -48,12 +47,11 @@ pub struct StatefulSets {
 impl StatefulSets {
     /// Starts the controller. Needs a tokio runtime.
     pub fn start(client: Client, clock: Clock) -> Self {
-        let everything = watcher::Config::default;
         let events = stream::select_all([
-            watch(Api::<StatefulSet>::all(client.clone()), everything()).map(Event::Set).boxed(),
-            watch(Api::<PodRecord>::all(client.clone()), everything()).map(Event::Pod).boxed(),
-            watch(Api::<PersistentVolumeClaim>::all(client.clone()), everything()).map(Event::Claim).boxed(),
-            watch(Api::<ControllerRevision>::all(client.clone()), everything()).map(Event::Revision).boxed(),
+            watch(Api::<StatefulSet>::all(client.clone()), Selection::default()).map(Event::Set).boxed(),
+            watch(Api::<PodRecord>::all(client.clone()), Selection::default()).map(Event::Pod).boxed(),
+            watch(Api::<PersistentVolumeClaim>::all(client.clone()), Selection::default()).map(Event::Claim).boxed(),
+            watch(Api::<ControllerRevision>::all(client.clone()), Selection::default()).map(Event::Revision).boxed(),
         ]);
         let recorder = EventRecorder::new(client.clone(), clock, "statefulset-controller");
         let controller = StatefulSetController {

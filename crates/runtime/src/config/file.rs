@@ -391,6 +391,8 @@ pub struct LeaderElection {
     pub renew_deadline: Span,
     /// The interval of renewals.
     pub retry_period: Span,
+    /// How old what a watch has shown may become before the leader gives the lease back.
+    pub max_watch_age: Span,
 }
 
 /// How much is logged.
@@ -582,6 +584,7 @@ impl Default for LeaderElection {
             lease_duration: lease.lease_duration.into(),
             renew_deadline: lease.renew_deadline.into(),
             retry_period: lease.retry_period.into(),
+            max_watch_age: lease.watch_age_max.into(),
         }
     }
 }

@@ -16,9 +16,15 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// An object, or why it cannot be parsed.
+/// An object of a watch, which knows about how much memory it takes.
+pub(crate) trait Watched {
+    /// The length of its text.
+    fn bytes(&self) -> usize;
+}
+
+/// An object, or why it cannot be parsed; and the length of its text.
 #[derive(Clone, Debug)]
-pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
+pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>, usize);
 
 /// An object that cannot be parsed.
 #[derive(Clone, Debug)]
@@ -63,10 +69,9 @@ pub(crate) fn annotation<'a>(pod: &'a Pod, key: &str) -> Option<&'a str> {
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
-        Ok(Self(
-            serde_json::from_str(text.get())
-                .map_err(|error| Unreadable { metadata: Box::new(metadata_of(text.get())), error: error.to_string() }),
-        ))
+        let object = serde_json::from_str(text.get())
+            .map_err(|error| Unreadable { metadata: Box::new(metadata_of(text.get())), error: error.to_string() });
+        Ok(Self(object, text.get().len()))
     }
 }
 
@@ -74,6 +79,18 @@ impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
         Ok(Self { metadata: metadata_of(text.get()), text })
+    }
+}
+
+impl<K> Watched for Guarded<K> {
+    fn bytes(&self) -> usize {
+        self.1
+    }
+}
+
+impl Watched for RawObject {
+    fn bytes(&self) -> usize {
+        self.text.get().len()
     }
 }
 

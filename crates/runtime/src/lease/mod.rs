@@ -26,7 +26,12 @@ pub struct LeaseSettings {
     pub renew_deadline: Duration,
     /// The interval of renewals by the leader and of reads by the others.
     pub retry_period: Duration,
+    /// How old what a watch has shown may become before the leader gives the lease back.
+    pub watch_age_max: Duration,
 }
+
+/// Watches that are idle are confirmed by bookmarks, at the latest when the API server closes them after five minutes.
+const WATCH_AGE_MAX_MIN: Duration = Duration::from_secs(360);
 
 impl Default for LeaseSettings {
     fn default() -> Self {
@@ -36,6 +41,7 @@ impl Default for LeaseSettings {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
+            watch_age_max: Duration::from_secs(600),
         }
     }
 }
@@ -56,7 +62,7 @@ impl LeaseSettings {
     /// Checks that the times never allow two leaders.
     pub fn validate(&self) -> Result<(), LeaseError> {
         let refuse = |field, value, reason: String| Err(LeaseError { field, value, reason });
-        let Self { lease_duration, renew_deadline, retry_period, .. } = self;
+        let Self { lease_duration, renew_deadline, retry_period, watch_age_max, .. } = self;
         if lease_duration.is_zero() || lease_duration.subsec_nanos() != 0 {
             let reason = "must be whole seconds, at least one: the Lease object has no finer unit".to_owned();
             return refuse("leaseDuration", *lease_duration, reason);
@@ -83,6 +89,10 @@ impl LeaseSettings {
             );
             return refuse("renewDeadline", *renew_deadline, reason);
         }
+        if *watch_age_max < WATCH_AGE_MAX_MIN {
+            let reason = format!("must be {WATCH_AGE_MAX_MIN:?} or more: idle watches can be nearly as old");
+            return refuse("maxWatchAge", *watch_age_max, reason);
+        }
         Ok(())
     }
 }
@@ -108,5 +118,9 @@ mod tests {
         assert!(with(10_000, 10_000, 2_000).starts_with("leaderElection.renewDeadline: 10s: must be less than"));
         assert!(with(15_000, 2_400, 2_000).starts_with("leaderElection.renewDeadline: 2.4s: must be more than 1.2"));
         assert!(with(15_000, 10_000, 0).starts_with("leaderElection.retryPeriod: 0ns"));
+        let young = LeaseSettings { watch_age_max: Duration::from_secs(300), ..LeaseSettings::default() };
+        assert!(
+            young.validate().unwrap_err().to_string().starts_with("leaderElection.maxWatchAge: 300s: must be 360s")
+        );
     }
 }

@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, PostParams};
 use muster_api::crds;
 use muster_api::owners::GangedOwners;
-use muster_controllers::{Controllers, PriorityClasses};
+use muster_controllers::{Controllers, PriorityClasses, WatchAges};
 use muster_playground::Server;
 use muster_playground::components::{Cluster, jobset};
 use muster_playground::faults::{Faults, Plan};
@@ -36,7 +36,8 @@ impl InProcess {
         let scheduler = Scheduler::start(&self.client, &self.settings, self.clock, Fence::open());
         let scheduler = scheduler.expect("the settings are valid");
         let (settings, clock) = (controllers_settings_for(&self.settings), self.clock);
-        let controllers = Controllers::start(&self.client, settings, move || clock.now(), Arc::new(Some));
+        let controllers =
+            Controllers::start(&self.client, settings, &WatchAges::default(), move || clock.now(), Arc::new(Some));
         self.running = Some((scheduler, controllers));
     }
 }
@@ -64,7 +65,7 @@ pub fn run(seed: u64) -> Result<Vec<String>, Failure> {
         install(&client).await.map_err(|error| Failure { log: Vec::new(), why: error.to_string() })?;
         let settings = Settings { check_invariants: true, ganged: GangedOwners::all(), ..Settings::default() };
         if seed % 2 == 1 {
-            let classes = PriorityClasses::watch(&client);
+            let classes = PriorityClasses::watch(&client, &WatchAges::default());
             server.set_webhook(Some(webhook(controllers_settings_for(&settings), classes)));
         }
         let _cluster = Cluster::start(&client, &nodes(), server.clock()).expect("a valid shape");

@@ -11,7 +11,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Client, ResourceExt};
 use muster_controllers::admission::{Admission, WEBHOOK_RULES};
 use muster_controllers::webhook::{CertificateSource, ConfigurationKind, Routes, SelfSigned, Webhook, WebhookSettings};
-use muster_controllers::{PriorityClasses, Settings};
+use muster_controllers::{PriorityClasses, Settings, WatchAges};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -34,7 +34,7 @@ impl WebhookServer {
     /// Serves the webhook for one namespace and waits until the API server can call it.
     pub(super) async fn start(client: &Client, settings: Settings, namespace: &str) -> Result<Self, StepError> {
         let name = format!("muster-{namespace}");
-        let classes = PriorityClasses::watch(client);
+        let classes = PriorityClasses::watch(client, &WatchAges::default());
         classes.synced().await;
         let admission = Admission::new(settings, classes);
         let routes = Routes::default().with(PATH, move |review| admission.review(&review));

@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use muster_api::owners::{GangedOwners, ProviderName};
 use muster_api::wire::{Node, Pod};
 use muster_controllers::admission::WEBHOOK_RULES;
-use muster_controllers::{NotServed, PriorityClasses};
+use muster_controllers::{NotServed, PriorityClasses, WatchAges};
 use muster_playground::components::{
     Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
     NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
@@ -183,7 +183,7 @@ impl World {
         cluster::install_kinds(&mut world.objects, &definitions).await?;
         if let Some(server) = world.server.as_ref().filter(|_| scenario.config.webhook.unwrap_or(scenario.has_owners()))
         {
-            let classes = PriorityClasses::watch(&server.client());
+            let classes = PriorityClasses::watch(&server.client(), &WatchAges::default());
             classes.synced().await;
             server.set_webhook(Some(webhook(controllers_settings(&world.settings, carrier)?, classes)));
         }
@@ -290,7 +290,13 @@ impl World {
         let settings = controllers_settings(&self.settings, self.scenario_carrier.carrier())?;
         let clock = self.clock;
         let always = Arc::new(Some);
-        let controllers = muster_controllers::Controllers::start(&self.client, settings, move || clock.now(), always);
+        let controllers = muster_controllers::Controllers::start(
+            &self.client,
+            settings,
+            &WatchAges::default(),
+            move || clock.now(),
+            always,
+        );
         self.controllers = Some(controllers);
         Ok(())
     }
