@@ -26,7 +26,7 @@
 //!     engine.observe(0, Observation::PodSeen(PodSpec {
 //!         id: Arc::new(id),
 //!         class: class.clone(),
-//!         membership: Some(Membership { group: key.clone(), subset: String::new() }),
+//!         membership: Some(Membership::of(key.clone())),
 //!         ours: true,
 //!         ..PodSpec::default()
 //!     }))?;

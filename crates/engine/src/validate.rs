@@ -322,10 +322,7 @@ mod tests {
             assert!(text.contains(expected), "{text} should contain {expected}");
         }
         assert!(pod(&pod_with(|_| {})).is_ok());
-        let unnamed_group = PodSpec {
-            membership: Some(Membership { group: GroupKey::default(), subset: String::new() }),
-            ..pod_with(|_| {})
-        };
+        let unnamed_group = PodSpec { membership: Some(Membership::of(GroupKey::default())), ..pod_with(|_| {}) };
         assert!(refused(pod(&unnamed_group)).contains("membership.group.name"));
         let refusal = PodRefusal {
             kind: RefusalKind::Unsupported,

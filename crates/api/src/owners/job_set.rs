@@ -35,6 +35,14 @@ pub mod labels {
     pub const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
     /// The index of the Job in its replicated Job, from 0.
     pub const JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+    /// How often the set was restarted before.
+    pub const RESTART_ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
+}
+
+/// The UID of the set of a pod, and which restart of it the pod belongs to, by the pod's labels.
+pub fn restart_attempt(of_pod: &Labels) -> Option<(&str, u32)> {
+    let attempt = of_pod.get(labels::RESTART_ATTEMPT)?.parse().ok()?;
+    Some((of_pod.get(labels::JOB_SET_UID)?, attempt))
 }
 
 /// The default value of `spec.managedBy`.

@@ -11,6 +11,7 @@ use super::pod::{MemberState, Pod, PodState};
 use crate::model::Millis;
 use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Subset};
 use crate::model::ids::PodId;
+use crate::model::pod::OwnerAttempt;
 use crate::model::subject::Subject;
 
 /// How many members of one subset are in which state.
@@ -69,8 +70,17 @@ pub(crate) enum Exclusion {
         /// The shared one.
         shared: i32,
     },
-    /// It is left over from an earlier group of the same name.
+    /// It is left over from an earlier group of the same name, or from an earlier attempt of the owner.
     Former,
+}
+
+/// The attempts of one owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attempts {
+    /// The latest of which a member was seen.
+    latest: u32,
+    /// How many members of this owner there are.
+    members: u32,
 }
 
 /// What the object of a group says.
@@ -147,6 +157,8 @@ pub(crate) struct Group {
     pub(crate) member_counts: Vec<MemberCounts>,
     /// How many members have which priority.
     pub(crate) priorities: BTreeMap<i32, u32>,
+    /// By the UIDs of owners.
+    attempts: BTreeMap<String, Attempts>,
     /// How far it has got.
     pub(crate) lifecycle: Lifecycle,
     /// The UID of its object, if that belonged to a leader when it was last seen.
@@ -196,6 +208,7 @@ impl Group {
             exclusions_changed: BTreeSet::new(),
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
+            attempts: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
             led_object: None,
             preempted_by: None,
@@ -349,7 +362,7 @@ impl Group {
     /// member for its priority.
     pub(crate) fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Exclusion> {
         let since = self.definition.last().and_then(|spec| spec.members_since_ms);
-        if since.is_some_and(|since| pod.created_ms < since) {
+        if since.is_some_and(|since| pod.created_ms < since) || self.has_later_attempt(pod) {
             return Err(Exclusion::Former);
         }
         if let Some(shared) = shared_priority
@@ -361,6 +374,38 @@ impl Group {
         let open = self.definition.last().is_some_and(|spec| spec.open);
         let subset = crate::model::group::subset_of(&self.rules, open, &pod.subset);
         subset.or(self.definition.last().is_none().then_some(0)).ok_or(Exclusion::UnknownSubset)
+    }
+
+    /// Whether a member is left over from an earlier start.
+    pub(crate) fn is_former(&self, member: PodId) -> bool {
+        self.excluded.get(&member) == Some(&Exclusion::Former)
+    }
+
+    fn has_later_attempt(&self, pod: &Pod) -> bool {
+        let is_earlier = |attempt: &OwnerAttempt| {
+            self.attempts.get(&attempt.owner).is_some_and(|attempts| attempt.number < attempts.latest)
+        };
+        pod.attempt.as_ref().is_some_and(is_earlier)
+    }
+
+    /// A member of this attempt is new. Returns whether those of an earlier one do not count any more.
+    pub(crate) fn add_attempt(&mut self, attempt: &OwnerAttempt) -> bool {
+        let first = Attempts { latest: attempt.number, members: 0 };
+        let attempts = self.attempts.entry(attempt.owner.clone()).or_insert(first);
+        attempts.members += 1;
+        let is_later = attempt.number > attempts.latest;
+        attempts.latest = attempts.latest.max(attempt.number);
+        is_later
+    }
+
+    /// A member of this attempt is gone.
+    pub(crate) fn remove_attempt(&mut self, attempt: &OwnerAttempt) {
+        if let Some(attempts) = self.attempts.get_mut(&attempt.owner) {
+            attempts.members -= 1;
+            if attempts.members == 0 {
+                self.attempts.remove(&attempt.owner);
+            }
+        }
     }
 
     /// Adds one member to the counts of its state, or removes it.

@@ -38,7 +38,7 @@ use group::{Definition, Group, MemberCounts};
 use images::Images;
 use journal::{Journal, Touch};
 use node::{Node, NominatedLoad};
-use pod::{Counted, Pod, PodState};
+use pod::{Counted, Pod, PodState, StartRole};
 use profile::ProfileRules;
 use steps::StepCounter;
 use topology::{Presence, Topology};
@@ -214,6 +214,7 @@ impl Cluster {
         debug_assert!(pod.state == PodState::Waiting && pod.nominated.is_none());
         let uid: Box<str> = pod.id.uid.as_str().into();
         let (group, created_ms, priority) = (pod.group, pod.created_ms, pod.priority);
+        let attempt = pod.attempt.clone();
         let shared = group.and_then(|group| self.shared_priority(group));
         let label_set = pod.label_set;
         let id = PodId(self.pods.insert(pod));
@@ -224,8 +225,13 @@ impl Cluster {
             let group = self.group_mut(group_id);
             group.members.insert((created_ms, id));
             *group.priorities.entry(priority).or_default() += 1;
+            let is_new_attempt = attempt.is_some_and(|attempt| group.add_attempt(&attempt));
             self.count_in(id);
-            self.recount_if_shared_priority_changed(group_id, shared);
+            if is_new_attempt {
+                self.recount(group_id);
+            } else {
+                self.recount_if_shared_priority_changed(group_id, shared);
+            }
         }
         id
     }
@@ -244,6 +250,9 @@ impl Cluster {
             let group = self.group_mut(group_id);
             group.members.remove(&(pod.created_ms, id));
             group.exclusions_changed.remove(&id);
+            if let Some(attempt) = &pod.attempt {
+                group.remove_attempt(attempt);
+            }
             if let Some(count) = group.priorities.get_mut(&pod.priority) {
                 *count -= 1;
                 if *count == 0 {
@@ -613,6 +622,10 @@ impl Cluster {
                 Counted::Excluded
             }
         };
+        if self.group(group_id).is_former(id) {
+            // What it was part of is over.
+            self.pod_mut(id).start_role = StartRole::None;
+        }
         self.pod_mut(id).counted = counted;
     }
 

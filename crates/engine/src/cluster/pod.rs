@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::model::Millis;
 use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId};
 use crate::model::labels::Labels;
-use crate::model::pod::{Lifetime, PodName, PodRefusal, StartStamp};
+use crate::model::pod::{Lifetime, OwnerAttempt, PodName, PodRefusal, StartStamp};
 use crate::model::subject::Subject;
 
 /// The state of a pod.
@@ -64,6 +64,8 @@ pub(crate) struct Pod {
     pub(crate) group: Option<GroupId>,
     /// The subset that it refers to.
     pub(crate) subset: Box<str>,
+    /// The attempt of its owner that it belongs to, if its owner starts it again.
+    pub(crate) attempt: Option<OwnerAttempt>,
     /// Whether Muster schedules it.
     pub(crate) ours: bool,
     /// Whether scheduling gates hold it back.

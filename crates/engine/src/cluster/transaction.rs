@@ -255,6 +255,7 @@ pub(super) mod tests {
             priority: 0,
             group: None,
             subset: "".into(),
+            attempt: None,
             ours: true,
             gated: false,
             refused: None,

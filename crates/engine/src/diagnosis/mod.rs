@@ -133,7 +133,7 @@ pub enum Waiting {
         /// The group.
         group: String,
     },
-    /// The pod is left over from an earlier group of the same name.
+    /// The pod is left over from an earlier group of the same name, or from an earlier attempt of the owner.
     Former {
         /// The group.
         group: String,

@@ -105,7 +105,7 @@ impl Display for Waiting {
             Self::Former { group } => {
                 write!(
                     f,
-                    "The pod is left over from an earlier group {group}; it is not scheduled with the current one."
+                    "The pod is left over from an earlier start of the group {group}; it is not scheduled with the current one."
                 )
             }
             Self::PodRefused { pod, kind, field, value, reason, pods } => {

@@ -52,6 +52,26 @@ pub struct Membership {
     /// The subset; empty if the pod names none.
     #[serde(default)]
     pub subset: String,
+    /// The attempt of its owner that it belongs to, if its owner starts it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<OwnerAttempt>,
+}
+
+/// One attempt of an owner that starts all of its pods again when one fails. Once a group has a member of a later
+/// attempt, those of earlier ones do not count any more, also while they still run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OwnerAttempt {
+    /// The UID of the owner.
+    pub owner: String,
+    /// The attempt, from 0.
+    pub number: u32,
+}
+
+impl Membership {
+    /// A member of a group without subsets.
+    pub fn of(group: GroupKey) -> Self {
+        Self { group, subset: String::new(), attempt: None }
+    }
 }
 
 /// What a bind writes on a member of a group: the start that it belongs to. It survives the process, the object and the

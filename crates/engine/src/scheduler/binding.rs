@@ -177,7 +177,8 @@ impl Engine {
         let minimum = sum_of(&group.cap_at_minimum(&attempt.quorum));
         let scheduled = group.total().scheduled();
         let first_start = group.lifecycle.confirmed().is_none();
-        let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();
+        let members = group.members.iter().map(|(_, member)| *member);
+        let members: Vec<PodId> = members.filter(|member| !group.is_former(*member)).collect();
         let (mut rolled_back, mut kept, mut stays) = (0, 0, false);
         for member in members {
             let pod = self.cluster.pod(member);

@@ -69,7 +69,7 @@ impl Engine {
             return;
         }
         let own = group.definition.current().is_some_and(|spec| spec.uid == stamp.group_uid);
-        if !own || !group.is_gang() {
+        if !own || !group.is_gang() || group.is_former(id) {
             return;
         }
         // Without its time, a record may be about another start.

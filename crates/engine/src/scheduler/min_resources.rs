@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
-use crate::cluster::group::{Exclusion, Group};
+use crate::cluster::group::Group;
 use crate::cluster::pod::{MemberState, Pod};
 use crate::diagnosis::ResourceGap;
 use crate::filter;
 use crate::model::Millis;
-use crate::model::ids::{ClassId, GroupId, PodId};
+use crate::model::ids::{ClassId, GroupId};
 use crate::placement::PlacementRequest;
 
 /// The resource of which every pod uses one.
@@ -157,8 +157,7 @@ fn family_of(group: &Group) -> Option<&str> {
 }
 
 fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'a Pod> {
-    let is_former = |member: &PodId| group.excluded.get(member) == Some(&Exclusion::Former);
-    let members = group.members.iter().filter(move |(_, member)| !is_former(member));
+    let members = group.members.iter().filter(move |(_, member)| !group.is_former(*member));
     members
         .map(|(_, member)| cluster.pod(*member))
         .filter(|pod| matches!(pod.member_state(), MemberState::Bound | MemberState::Assumed | MemberState::Succeeded))

@@ -206,6 +206,7 @@ impl Engine {
             priority: spec.priority,
             group,
             subset,
+            attempt: spec.membership.as_ref().and_then(|membership| membership.attempt.clone()),
             ours: spec.ours,
             gated: spec.gated,
             refused: spec.refused.clone(),
@@ -261,6 +262,15 @@ impl Engine {
                 "membership.subset",
                 subset,
                 "a pod's subset is fixed when it is first seen",
+            ));
+        }
+        let attempt = spec.membership.as_ref().and_then(|membership| membership.attempt.as_ref());
+        if pod.attempt.as_ref() != attempt {
+            return Some(ValidationError::new(
+                object(),
+                "membership.attempt",
+                format!("{attempt:?}"),
+                "a pod's attempt is fixed when it is first seen",
             ));
         }
         if pod.priority != spec.priority {

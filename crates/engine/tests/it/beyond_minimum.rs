@@ -73,7 +73,7 @@ fn surplus_members_preempt_units_below_the_victims_of_the_minimum() {
     fake.node("free", 2);
     for (name, subset) in [("h-0", "first"), ("h-1", "rest"), ("h-2", "rest"), ("h-3", "rest")] {
         fake.pod_with(name, "high", 2, |pod| {
-            pod.membership = Some(Membership { group: key("high"), subset: subset.into() });
+            pod.membership = Some(Membership { group: key("high"), subset: subset.into(), attempt: None });
             if subset == "first" {
                 let mut class = (*pod.class).clone();
                 class.node_selector.insert("zone".into(), "a".into());

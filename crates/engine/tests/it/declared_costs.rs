@@ -21,7 +21,7 @@ fn group(fake: &mut FakeCluster, namespace: &str, name: &str, cost: i32, priorit
         let started = fake.now;
         fake.pod_with(&format!("{name}-{number}"), "", 2, |pod| {
             pod.id = Arc::new(PodName { namespace: namespace.into(), ..(*pod.id).clone() });
-            pod.membership = Some(Membership { group: group.clone(), subset: String::new() });
+            pod.membership = Some(Membership::of(group.clone()));
             pod.priority = priority;
             pod.node = Some((*node).to_owned());
             pod.phase = Phase::Running;

@@ -241,7 +241,7 @@ impl FakeCluster {
     pub(crate) fn pod_with(&mut self, name: &str, group: &str, cpu: i64, change: impl FnOnce(&mut PodSpec)) -> String {
         self.uids += 1;
         let uid = format!("uid-{:04}", self.uids);
-        let membership = (!group.is_empty()).then(|| Membership { group: key(group), subset: String::new() });
+        let membership = (!group.is_empty()).then(|| Membership::of(key(group)));
         let mut spec = PodSpec {
             id: Arc::new(PodName { namespace: "ns".into(), name: name.into(), uid: uid.clone() }),
             class: Arc::new(cpus(cpu)),

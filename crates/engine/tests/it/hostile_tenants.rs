@@ -58,6 +58,8 @@ impl Run {
         for tenant in 0..TENANTS {
             fake.put_namespace(&format!("hostile-{tenant}"), labels(&[("team", &format!("t{tenant}"))]));
         }
+        fake.pod("first", "", 1);
+        fake.settle();
         let random = Random::new(seed);
         Self { fake, random, names: 0, hostile_pods: Vec::new(), hostile_groups: Vec::new(), hostile_cpus: 0 }
     }
@@ -79,7 +81,7 @@ impl Run {
         let own = labels(&[("own", &name), ("app", ["web", "h"][self.random.below(2)])]);
         self.fake.pod_with(&name, "", 0, |pod| {
             pod.id = Arc::new(PodName { namespace: namespace.into(), ..(*pod.id).clone() });
-            pod.membership = group.map(|group| Membership { group: group.clone(), subset: String::new() });
+            pod.membership = group.map(|group| Membership::of(group.clone()));
             pod.class = Arc::new(ClassSpec {
                 requests: [("cpu".to_owned(), cpu_milli)].into(),
                 scoring_cpu_milli: cpu_milli,
@@ -182,8 +184,8 @@ impl Run {
                 self.hostile_pod(&namespace, Some(&group), 1, |_| {});
             }
             7 => {
-                // It needs whole nodes, and starves.
-                let count = 1 + self.random.below(NODES) as u32;
+                // It needs more whole nodes than there are without pods, and starves.
+                let count = NODES as u32;
                 let group = self.hostile_group(&namespace, count, |_| {});
                 for _ in 0..count {
                     self.hostile_pod(&namespace, Some(&group), 1000 * NODE_CPUS, |_| {});

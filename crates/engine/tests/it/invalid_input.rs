@@ -13,7 +13,9 @@ use muster_engine::model::inter_pod::{
 };
 use muster_engine::model::labels::{LabelOperator, NameRequirement, NodeTerm, PreferredTerm, Requirement};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::pod::{Lifetime, Membership, Phase, PodName, PodRefusal, PodSpec, RefusalKind, StartStamp};
+use muster_engine::model::pod::{
+    Lifetime, Membership, OwnerAttempt, Phase, PodName, PodRefusal, PodSpec, RefusalKind, StartStamp,
+};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Engine, Observation, invariants};
@@ -207,7 +209,10 @@ impl Fool {
     fn pod(&mut self) -> PodSpec {
         const PHASES: [Phase; 6] =
             [Phase::Pending, Phase::Pending, Phase::Running, Phase::Succeeded, Phase::Failed, Phase::Rejected];
-        let membership = self.0.chance(60).then(|| Membership { group: self.group_key(), subset: self.word() });
+        let number = self.0.below(3) as u32;
+        let attempt = self.0.chance(30).then(|| OwnerAttempt { owner: self.word(), number });
+        let membership =
+            self.0.chance(60).then(|| Membership { group: self.group_key(), subset: self.word(), attempt });
         PodSpec {
             id: self.name(),
             class: Arc::new(self.class()),
@@ -351,10 +356,7 @@ fn group_of_a_pod_is_fixed_when_it_is_first_seen() {
     let id = generator.name();
     let member = |group: &str, node: Option<&str>| PodSpec {
         id: id.clone(),
-        membership: Some(Membership {
-            group: GroupKey { name: group.into(), ..GroupKey::default() },
-            subset: String::new(),
-        }),
+        membership: Some(Membership::of(GroupKey { name: group.into(), ..GroupKey::default() })),
         ours: true,
         node: node.map(Into::into),
         ..PodSpec::default()
@@ -412,7 +414,7 @@ fn sums_beyond_all_limits_are_harmless() {
         let mut class = cpus(2);
         class.requests.insert("memory".into(), 1 + number);
         let id = Arc::new(PodName { namespace: "ns".into(), name: format!("p{number}"), uid: format!("p{number}") });
-        let membership = Some(Membership { group: group.clone(), subset: String::new() });
+        let membership = Some(Membership::of(group.clone()));
         let pod = PodSpec { id, ours: true, class: Arc::new(class), membership, ..PodSpec::default() };
         engine.observe(0, Observation::PodSeen(pod)).unwrap();
     }

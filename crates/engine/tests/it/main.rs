@@ -18,6 +18,7 @@ mod inter_pod_checker;
 mod invalid_input;
 mod min_resources;
 mod nominations;
+mod owner_attempts;
 mod pending_counts;
 mod per_pod_preemption;
 mod ping_pong;

@@ -335,7 +335,7 @@ fn reservations_that_expire_delay_no_other_namespace() {
     fake.put_group(GroupSpec::gang(other.clone(), 1));
     fake.pod_with("h-0", "", 4, |pod| {
         pod.id = Arc::new(PodName { namespace: "other".into(), ..(*pod.id).clone() });
-        pod.membership = Some(Membership { group: other, subset: String::new() });
+        pod.membership = Some(Membership::of(other));
     });
     fake.advance(9 * MINUTE);
     assert!(!is_reserved(&fake), "the first gang's reservation expired, and the second has not starved yet");

@@ -94,7 +94,7 @@ impl Gang {
     fn member(&self, lot: usize, name: &str) -> PodSpec {
         let Lot { class, subset, .. } = &self.lots[lot];
         let subset = if self.needs.len() == 1 { String::new() } else { subset_name(*subset) };
-        let membership = Some(Membership { group: Self::key(), subset });
+        let membership = Some(Membership { group: Self::key(), subset, attempt: None });
         PodSpec { membership, ours: true, controlled: true, ..pod(name, &Arc::new(class.clone())) }
     }
 

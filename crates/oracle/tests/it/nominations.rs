@@ -92,7 +92,7 @@ fn commands(gang: &Gang, nominations: &[(i32, usize, ClassSpec)]) -> Vec<Command
     observe(&mut engine, Observation::GroupSeen(GroupSpec::gang(key.clone(), gang.needs[0])));
     let class = Arc::new(gang.lots[0].class.clone());
     for number in 0..gang.pods() {
-        let membership = Some(Membership { group: key.clone(), subset: String::new() });
+        let membership = Some(Membership::of(key.clone()));
         let member =
             PodSpec { membership, priority: 5, ours: true, controlled: true, ..pod(&format!("0-{number}"), &class) };
         observe(&mut engine, Observation::PodSeen(member));

@@ -231,7 +231,7 @@ fn plan(case: &PreemptionCase, steps_max: u64) -> Result<PlanSummary, NoPlan> {
     spec.priority = GroupPriority::Own(case.priority);
     engine.observe(NOW, Observation::GroupSeen(spec)).expect("a valid observation");
     for number in 0..case.count {
-        let membership = Some(Membership { group: key("pending"), subset: String::new() });
+        let membership = Some(Membership::of(key("pending")));
         let pod = PodSpec { membership, ..pending_pod(case, number) };
         engine.observe(NOW, Observation::PodSeen(pod)).expect("a valid observation");
     }
@@ -280,7 +280,7 @@ fn engine(case: &PreemptionCase, steps_max: u64) -> Engine {
     }
     for pod in &case.pods {
         let name = PodName { namespace: "ns".into(), name: pod.name.clone(), uid: pod.name.clone() };
-        let group = |group: usize| Membership { group: key(&format!("g{group}")), subset: String::new() };
+        let group = |group: usize| Membership::of(key(&format!("g{group}")));
         observe(Observation::PodSeen(PodSpec {
             id: Arc::new(name),
             class: Arc::new(pod.class.clone()),

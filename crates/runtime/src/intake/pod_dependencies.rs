@@ -86,8 +86,11 @@ pub(super) struct ObservedPod {
 /// The pod as the engine observes it. Pods of other schedulers only count, with their group.
 pub(super) fn observe(pod: &SpecifiedPod, record: &PodRecord, indexes: &Indexes) -> ObservedPod {
     let mut spec = pod.spec.clone();
-    spec.membership =
-        record.group.as_ref().map(|key| Membership { group: (**key).clone(), subset: record.subset.to_string() });
+    spec.membership = record.group.as_ref().map(|key| Membership {
+        group: (**key).clone(),
+        subset: record.subset.to_string(),
+        attempt: record.attempt.clone(),
+    });
     if !spec.ours {
         return ObservedPod { spec, is_held: false };
     }
@@ -222,7 +225,7 @@ mod tests {
         (record.group, record.subset) = (Some(Arc::new(group.clone())), "ps".into());
         (record.broken, record.held_by_group) = (Some(refused("broken")), Some(refused("no leader")));
         let observed = observe(&pod, &record, &indexes());
-        let membership = Some(Membership { group, subset: "ps".to_owned() });
+        let membership = Some(Membership { group, subset: "ps".to_owned(), attempt: None });
         assert_eq!(observed.spec, PodSpec { membership, ..pod.spec.clone() });
         assert!(!observed.is_held);
     }

@@ -203,7 +203,7 @@ impl Bench {
                     Policy::Gang { min_count: 3 },
                 )));
                 for index in 0..3 {
-                    let membership = Some(Membership { group: key(number), subset: String::new() });
+                    let membership = Some(Membership::of(key(number)));
                     let class = constrained(default_spread(number));
                     self.observe(Observation::PodSeen(PodSpec { membership, ..pod(class, index) }));
                 }
@@ -213,7 +213,7 @@ impl Bench {
                 group.family = Some(format!("family-{number}"));
                 group.min_resources = [("cpu".to_owned(), 2)].into();
                 self.observe(Observation::GroupSeen(group));
-                let membership = Some(Membership { group: key(number), subset: String::new() });
+                let membership = Some(Membership::of(key(number)));
                 let node = Some(node_name(number % NODES));
                 self.observe(Observation::PodSeen(PodSpec { membership, node, ..pod(class(1), 0) }));
             }

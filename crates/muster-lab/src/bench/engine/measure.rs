@@ -156,7 +156,7 @@ fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
         if let Some(group) = member.filter(|_| starts_group(shape.kind, number)) {
             observe(Observation::GroupSeen(group_spec(shape.kind, group)));
         }
-        let membership = member.map(|group| Membership { group: group_key(group), subset: String::new() });
+        let membership = member.map(|group| Membership::of(group_key(group)));
         observe(Observation::PodSeen(PodSpec { membership, ours: true, ..pod("pod", &class) }));
     }
 }

@@ -111,7 +111,7 @@ fn key(name: &str) -> GroupKey {
 }
 
 fn member_of(group: &str) -> Membership {
-    Membership { group: key(group), subset: String::new() }
+    Membership::of(key(group))
 }
 
 fn pod(name: &str, class: &Arc<ClassSpec>) -> PodSpec {
