@@ -79,6 +79,8 @@ pub enum ScheduledStatus<'e> {
     ScheduledPartly(&'e Diagnosis),
     /// What the last report says about it.
     Reported(&'e Diagnosis),
+    /// No member waits, and those that were found on nodes are fewer than its minimum.
+    Incomplete(Diagnosis),
 }
 
 /// Whether a gang has started.
@@ -263,8 +265,19 @@ fn scheduled<'e>(group: &'e Group, status: &GroupStatus<'e>, standing: Option<&'
         }
         Some(diagnosis) => ScheduledStatus::Reported(diagnosis),
         None if has_started && group.is_gang() && group.has_reached_minimum() => ScheduledStatus::Started,
-        None => ScheduledStatus::Unchanged,
+        None => missing(group).filter(|_| !has_started).map_or(ScheduledStatus::Unchanged, ScheduledStatus::Incomplete),
     }
+}
+
+/// What a group lacks of whose members only some were found on nodes, and none waits.
+fn missing(group: &Group) -> Option<Diagnosis> {
+    if group.definition.current().is_none() || group.total().bound == 0 || group.has_pending_members() {
+        return None;
+    }
+    let mut subsets = group.rules.iter().zip(&group.member_counts);
+    let (rule, counts) = subsets.find(|(rule, counts)| counts.present() < rule.min_member)?;
+    let (subset, have, need) = (rule.name.clone(), counts.present(), rule.min_member);
+    Some(Diagnosis::Waiting(Waiting::Members { subset, have, need, stateful_set: None }))
 }
 
 /// Whether the group has changed since a report so that this is not true any more.

@@ -138,6 +138,9 @@ fn set_scheduled(conditions: &mut Conditions, instance: &Instance, status: &Grou
             };
             conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &diagnosis.to_string());
         }
+        ScheduledStatus::Incomplete(diagnosis) => {
+            conditions.set(POD_GROUP_SCHEDULED, false, diagnosis.group_reason(), &diagnosis.to_string());
+        }
         ScheduledStatus::Started if !conditions.is_true(POD_GROUP_SCHEDULED) => {
             conditions.set(POD_GROUP_SCHEDULED, true, SCHEDULED, &scheduled());
         }
