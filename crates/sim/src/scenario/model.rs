@@ -58,7 +58,9 @@ impl Scenario {
     /// Whether it contains objects of this group and version, in any carrier.
     pub(super) fn writes(&self, api_version: &str) -> bool {
         self.steps.iter().any(|step| match &step.action {
-            Action::Apply(apply) => apply.manifests.iter().any(|manifest| manifest["apiVersion"] == api_version),
+            Action::Apply(apply) | Action::Refused(Refused { apply: Some(apply), .. }) => {
+                apply.manifests.iter().any(|manifest| manifest["apiVersion"] == api_version)
+            }
             Action::Create(create) => create.manifest.get("apiVersion").is_some_and(|version| version == api_version),
             _ => false,
         })
@@ -77,7 +79,7 @@ impl Scenario {
     /// The version of Kubernetes' own group API that it contains itself, in any carrier.
     pub fn native_version(&self) -> Option<&str> {
         let manifests = self.steps.iter().flat_map(|step| match &step.action {
-            Action::Apply(apply) => apply.manifests.as_slice(),
+            Action::Apply(apply) | Action::Refused(Refused { apply: Some(apply), .. }) => apply.manifests.as_slice(),
             _ => &[],
         });
         let mut versions = manifests.filter_map(|manifest| manifest["apiVersion"].as_str());
@@ -247,6 +249,8 @@ pub enum Action {
     Delete(Vec<Delete>),
     /// Changes an object by a merge patch.
     Patch(Patch),
+    /// Sends a request that the API server must refuse.
+    Refused(Refused),
     /// Finishes pods, as their kubelet would report it.
     Finish(Finish),
     /// Adds nodes.
@@ -348,6 +352,20 @@ impl<'de> Deserialize<'de> for Apply {
         let text = String::deserialize(deserializer)?;
         manifest::documents(&text).map(|manifests| Self { manifests }).map_err(de::Error::custom)
     }
+}
+
+/// A request that the API server must refuse: manifests or a patch.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Refused {
+    /// A part of the server's message.
+    pub contains: String,
+    /// Objects that are created or changed; the first must be refused.
+    #[serde(default)]
+    pub apply: Option<Apply>,
+    /// A change of an object.
+    #[serde(default)]
+    pub patch: Option<Patch>,
 }
 
 /// What is deleted: an object, or the object of a group.

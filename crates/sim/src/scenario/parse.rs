@@ -172,6 +172,12 @@ fn checked(action: Action) -> Result<Action, FieldError> {
         Action::Finish(finish) if finish.pods.is_empty() => {
             return wrong("finish.pods", "[]: names nothing");
         }
+        Action::Refused(refused) if refused.apply.is_some() == refused.patch.is_some() => {
+            return wrong("refused", "write one of apply and patch");
+        }
+        Action::Refused(refused) if refused.contains.is_empty() => {
+            return wrong("refused.contains", "\"\": must be a part of the server's message");
+        }
         Action::Nodes(list) => {
             nodes::shapes(list)?;
         }

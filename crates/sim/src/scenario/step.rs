@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::carrier::Member;
 use super::manifest::{self, numbered, numbered_text};
 use super::model::{
-    self, Action, Answer, Create, Delete, Ending, Fault, Finish, Group, ObjectName, Patch, Subresource,
+    self, Action, Answer, Apply, Create, Delete, Ending, Fault, Finish, Group, ObjectName, Patch, Refused, Subresource,
 };
 use super::nodes;
 use super::objects::CreatedObject;
@@ -34,12 +34,8 @@ pub(super) async fn perform(world: &mut World, action: &Action) -> Result<(), St
     match action {
         Action::Group(group) => create_group(world, group).await,
         Action::Create(create) => create_objects(world, create).await,
-        Action::Apply(apply) => {
-            for document in &apply.manifests {
-                apply_one(world, document.clone()).await?;
-            }
-            Ok(())
-        }
+        Action::Apply(apply) => apply_all(world, apply).await,
+        Action::Refused(refused) => expect_refusal(world, refused).await,
         Action::Delete(list) => delete(world, list).await,
         Action::Patch(patch) => change(world, patch).await,
         Action::Finish(finish) => finish_pods(world, finish).await,
@@ -89,6 +85,27 @@ async fn create_object(world: &mut World, object: Value) -> Result<(), StepError
 
 fn is_node(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "Node"
+}
+
+async fn apply_all(world: &mut World, apply: &Apply) -> Result<(), StepError> {
+    for document in &apply.manifests {
+        apply_one(world, document.clone()).await?;
+    }
+    Ok(())
+}
+
+/// Succeeds if the API server refuses a request with the expected message.
+async fn expect_refusal(world: &mut World, refused: &Refused) -> Result<(), StepError> {
+    let outcome = match (&refused.apply, &refused.patch) {
+        (Some(apply), _) => apply_all(world, apply).await,
+        (None, Some(patch)) => change(world, patch).await,
+        (None, None) => Ok(()),
+    };
+    match outcome {
+        Ok(()) => Err(StepError::Precondition(format!("the API server did not refuse it: {:?}", refused.contains))),
+        Err(error) if error.is_of_server() && error.to_string().contains(&refused.contains) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 async fn apply_one(world: &mut World, mut document: Value) -> Result<(), StepError> {

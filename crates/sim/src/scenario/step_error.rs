@@ -44,6 +44,11 @@ impl StepError {
     pub(super) fn request(attempt: impl Into<String>, error: kube::Error) -> Self {
         StepError::Request { attempt: attempt.into(), error }
     }
+
+    /// Whether the API server refused the request.
+    pub(super) fn is_of_server(&self) -> bool {
+        matches!(self, Self::Request { error: kube::Error::Api(_), .. } | Self::Api(kube::Error::Api(_)))
+    }
 }
 
 /// The server's error message.
