@@ -1,7 +1,7 @@
 //! How old what each watch has shown is: the time since the API server last confirmed that nothing is missing.
 //!
-//! A watch without events is not old: bookmarks confirm it, and so does a watch that starts again where the last one
-//! ended. Its age grows while lists fail, or while a connection is open on which nothing arrives.
+//! A watch without events is not old: bookmarks confirm it, and so does the API server by closing it in time. Its age
+//! grows while lists fail, or while a connection is open on which nothing arrives.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,7 +18,16 @@ pub struct WatchAges {
 #[derive(Debug, Default)]
 struct Watches {
     next_id: u64,
-    by_id: BTreeMap<u64, (String, Instant)>,
+    by_id: BTreeMap<u64, OneWatch>,
+}
+
+#[derive(Debug)]
+struct OneWatch {
+    kind: String,
+    /// When the API server last confirmed what it has shown.
+    confirmed: Instant,
+    /// When the API server last answered, also if it refused.
+    answered: Instant,
 }
 
 impl WatchAges {
@@ -27,24 +36,27 @@ impl WatchAges {
         let mut watches = self.lock();
         let id = watches.next_id;
         watches.next_id += 1;
-        watches.by_id.insert(id, (kind.to_owned(), Instant::now()));
+        let now = Instant::now();
+        watches.by_id.insert(id, OneWatch { kind: kind.to_owned(), confirmed: now, answered: now });
         Age { ages: self.clone(), id }
     }
 
     /// The age of each kind's oldest watch.
     pub fn by_kind(&self) -> BTreeMap<String, Duration> {
         let mut ages: BTreeMap<String, Duration> = BTreeMap::new();
-        for (kind, confirmed) in self.lock().by_id.values() {
-            let age = ages.entry(kind.clone()).or_default();
-            *age = confirmed.elapsed().max(*age);
+        for watch in self.lock().by_id.values() {
+            let age = ages.entry(watch.kind.clone()).or_default();
+            *age = watch.confirmed.elapsed().max(*age);
         }
         ages
     }
 
-    /// Waits until a watch is older than this, and returns its kind and age.
-    pub async fn wait_until_older_than(&self, age_max: Duration) -> (String, Duration) {
+    /// Waits until a watch had no answer for longer than this, and returns its kind and for how long. A kind that the
+    /// API server refuses is answered: no other process would be better off.
+    pub async fn wait_until_silent_for(&self, age_max: Duration) -> (String, Duration) {
         loop {
-            let oldest = self.by_kind().into_iter().max_by_key(|(_, age)| *age);
+            let silent = |watch: &OneWatch| (watch.answered.elapsed(), watch.kind.clone());
+            let oldest = self.lock().by_id.values().map(silent).max().map(|(age, kind)| (kind, age));
             let left = match oldest {
                 Some((kind, age)) if age > age_max => return (kind, age),
                 Some((_, age)) => age_max.saturating_sub(age),
@@ -71,8 +83,16 @@ pub struct Age {
 impl Age {
     /// The API server has just confirmed what the watch has shown.
     pub(crate) fn confirm(&self) {
-        if let Some((_, confirmed)) = self.ages.lock().by_id.get_mut(&self.id) {
-            *confirmed = Instant::now();
+        if let Some(watch) = self.ages.lock().by_id.get_mut(&self.id) {
+            watch.confirmed = Instant::now();
+            watch.answered = watch.confirmed;
+        }
+    }
+
+    /// The API server has answered, but confirmed nothing.
+    pub(crate) fn answer(&self) {
+        if let Some(watch) = self.ages.lock().by_id.get_mut(&self.id) {
+            watch.answered = Instant::now();
         }
     }
 }
@@ -107,20 +127,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_watch_that_is_not_confirmed_becomes_too_old() {
+    async fn a_watch_without_answer_becomes_too_old() {
         let ages = WatchAges::default();
-        let (pods, _nodes) = (ages.add("pods"), ages.add("nodes"));
+        let (pods, refused, _nodes) = (ages.add("pods"), ages.add("refused"), ages.add("nodes"));
         let confirming = async {
             for _ in 0..100 {
                 sleep(MINUTE).await;
                 pods.confirm();
+                refused.answer();
             }
         };
         let started = Instant::now();
         tokio::select! {
-            () = confirming => panic!("nodes are never confirmed"),
-            (kind, _) = ages.wait_until_older_than(10 * MINUTE) => assert_eq!(kind, "nodes"),
+            () = confirming => panic!("nodes are never answered"),
+            (kind, _) = ages.wait_until_silent_for(10 * MINUTE) => assert_eq!(kind, "nodes"),
         }
         assert!(started.elapsed() < 11 * MINUTE);
+        assert!(ages.by_kind()["refused"] >= 10 * MINUTE, "it is old, but not silent");
     }
 }

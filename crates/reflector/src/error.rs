@@ -22,7 +22,7 @@ pub enum WatchError {
     /// A page of a list is not a list of objects of this kind.
     #[error("list: {0}")]
     Unreadable(#[source] serde_json::Error),
-    /// A streaming list ended before all objects were sent.
+    /// A streaming list ended before all objects were sent: the next list is read page by page.
     #[error("the streaming list ended before it was complete")]
     ListCutShort,
     /// A watch was refused or could not be read.
@@ -62,11 +62,22 @@ impl WatchError {
         self.code() == Some(GONE)
     }
 
-    /// Whether the API server does not know streaming lists: it refuses the request for what it is, or ignores the
-    /// field and never reports the end of the list.
+    /// Whether the API server did not answer at all. Another process may be better connected.
+    pub(crate) fn is_without_answer(&self) -> bool {
+        match self {
+            Self::ListDeadline(_) | Self::Silent(_) => true,
+            Self::List(error) | Self::Watch(error) => {
+                !matches!(error, kube::Error::Api(_) | kube::Error::SerdeError(_) | kube::Error::FromUtf8(_))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the API server may not know streaming lists: it refuses the request for what it is, or ignores the field
+    /// and never reports the end of the list. One that closes slow watches is asked for pages, too.
     pub(crate) fn may_be_no_streaming_lists(&self) -> bool {
         const OTHER_REASONS: [u16; 5] = [NOT_FOUND, GONE, UNAUTHORIZED, FORBIDDEN, TOO_MANY_REQUESTS];
         let refused = |code: u16| (400..500).contains(&code) && !OTHER_REASONS.contains(&code);
-        matches!(self, Self::ListDeadline(_)) || self.code().is_some_and(refused)
+        matches!(self, Self::ListDeadline(_) | Self::ListCutShort) || self.code().is_some_and(refused)
     }
 }

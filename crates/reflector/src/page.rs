@@ -21,7 +21,7 @@ pub(crate) const PAGE_DEADLINE: Duration = Duration::from_secs(60);
 /// The most bytes of a page with more than one object.
 const PAGE_BYTES_MAX: u64 = 8 << 20;
 
-/// Reads the next page. Halves `params.limit` until the page is small enough.
+/// Reads the next page. Halves `params.limit` until the page is small enough, and doubles it after a small one.
 pub(crate) async fn read<K: Clone + DeserializeOwned>(
     client: &Client,
     url: &str,
@@ -34,6 +34,10 @@ pub(crate) async fn read<K: Clone + DeserializeOwned>(
             params.limit = params.limit.map(|limit| limit.div_ceil(2));
             continue;
         };
+        if (bytes.len() as u64) < PAGE_BYTES_MAX / 2 {
+            // A few large objects must not make the rest of the list slow.
+            params.limit = params.limit.map(|limit| (limit * 2).min(PAGE_SIZE));
+        }
         return serde_json::from_slice(&bytes).map_err(WatchError::Unreadable);
     }
 }

@@ -108,6 +108,9 @@ where
                 Ok(None) => {}
                 Err(error) => {
                     self.pause = Some(self.pauses.next());
+                    if !error.is_without_answer() {
+                        self.age.answer();
+                    }
                     if error.is_not_served() {
                         self.state = State::Start;
                         self.age.confirm();
@@ -160,13 +163,14 @@ where
         let event = match timeout(PAGE_DEADLINE, events.next()).await {
             Ok(Some(Ok(event))) => event,
             Ok(Some(Err(error))) => return Err(WatchError::Watch(error)),
-            Ok(None) => return Err(WatchError::ListCutShort),
+            Ok(None) => return self.streaming_failed(WatchError::ListCutShort),
             Err(_) => return self.streaming_failed(WatchError::ListDeadline(PAGE_DEADLINE)),
         };
         let delta = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Delta::Listed(object)),
             WatchEvent::Deleted(object) => Some(Delta::Deleted(object)),
             WatchEvent::Bookmark(bookmark) if bookmark.metadata.annotations.contains_key(INITIAL_EVENTS_END) => {
+                self.age.confirm();
                 self.watch_from(bookmark.metadata.resource_version, events);
                 return Ok(Some(Delta::ListDone));
             }
@@ -203,6 +207,7 @@ where
         let params = self.selection.watch_params();
         let error = match timeout(PAGE_DEADLINE, self.api.watch(&params, &resource_version)).await {
             Ok(Ok(events)) => {
+                // What it sends will confirm it: the request alone proves nothing.
                 self.watch_from(resource_version, events.boxed());
                 return Ok(None);
             }
@@ -214,7 +219,6 @@ where
 
     /// Everything up to here is known, and the API server sends what comes after it.
     fn watch_from(&mut self, resource_version: String, events: Events<K>) {
-        self.age.confirm();
         let watching = Watching { resource_version, events, opened: Instant::now(), has_events: false };
         self.state = State::Watching(watching);
     }
@@ -239,6 +243,8 @@ where
                 return self.go_on_from(watching.resource_version, WatchError::ClosedAtOnce);
             }
             Ok(None) => {
+                // Nothing happened since the last event, or it would have been sent.
+                self.age.confirm();
                 self.state = State::Listed { resource_version: watching.resource_version };
                 return Ok(None);
             }

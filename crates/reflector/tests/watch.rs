@@ -285,3 +285,27 @@ async fn what_cannot_be_listed_becomes_old() {
     assert!(errors.len() > 10 && errors[0].starts_with("watch: "), "{errors:?}");
     assert!(age >= 10 * MINUTE);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_streaming_list_that_is_cut_short_is_read_page_by_page() {
+    let script = Script::default();
+    let client = script.client(|_, query| match query {
+        query if query.contains("sendInitialEvents") => Answer::Closed(vec![event("ADDED", &object("a", 1))]),
+        query if query.contains("watch=true") => Answer::Open(Vec::new()),
+        _ => page(&[object("a", 1)], "", "5"),
+    });
+    let (shown, _, _) = run(client, MINUTE).await;
+    assert_eq!(shown, ["start", "listed a", "start", "listed a", "done"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_accepted_and_silent_becomes_old() {
+    let script = Script::default();
+    let client = script.client(|number, _| match number {
+        0 => Answer::Open(vec![bookmark(7, true)]),
+        _ => Answer::Open(Vec::new()),
+    });
+    let (_, errors, age) = run(client, 20 * MINUTE).await;
+    assert!(errors.iter().all(|error| error == "watch: nothing arrived for 300 s"), "{errors:?}");
+    assert!(age > 19 * MINUTE, "{age:?}");
+}

@@ -24,7 +24,8 @@ pub(super) struct Turns {
 #[derive(Clone, Copy, Debug)]
 struct Busy {
     until: u64,
-    has_expensive: bool,
+    /// The virtual time at which its last expensive attempt ended.
+    expensive_until: u64,
 }
 
 impl Turns {
@@ -36,18 +37,19 @@ impl Turns {
         }
         let before = self.busy.get(namespace).copied();
         let begin = before.map_or(self.now, |busy| busy.until.max(self.now));
-        let has_expensive = is_expensive || before.is_some_and(|busy| busy.has_expensive);
+        let until = begin.saturating_add(steps);
+        let expensive_until = if is_expensive { until } else { before.map_or(0, |busy| busy.expensive_until) };
         self.now = begin;
-        self.busy.insert(namespace.clone(), Busy { until: begin.saturating_add(steps), has_expensive });
+        self.busy.insert(namespace.clone(), Busy { until, expensive_until });
         self.busy.retain(|_, busy| busy.until > begin);
-        if !self.busy.values().any(|busy| busy.has_expensive) {
+        if !self.busy.values().any(|busy| busy.expensive_until > begin) {
             self.busy.clear();
         }
     }
 
     /// Whether a namespace lets others go first.
     pub(super) fn lets_others_go_first(&self, namespace: &str) -> bool {
-        self.busy.get(namespace).is_some_and(|busy| busy.has_expensive)
+        self.busy.get(namespace).is_some_and(|busy| busy.expensive_until > self.now)
     }
 
     /// The virtual time at which it is a namespace's turn.
@@ -99,6 +101,15 @@ mod tests {
         for tenant in ["a", "b", "c"] {
             assert!(served[..first].iter().filter(|name| *name == tenant).count() <= 1, "{served:?}");
         }
+    }
+
+    #[test]
+    fn the_order_of_the_queue_is_back_when_the_debt_is_paid() {
+        let mut turns = Turns::default();
+        turns.charge(&"one".into(), EXPENSIVE);
+        let served = order(&mut turns, &[("one", 100), ("other", 100)], 200);
+        let last = served.iter().rposition(|name| name == "other").expect("it went first for a while");
+        assert!(last < 60, "{served:?}");
     }
 
     #[test]

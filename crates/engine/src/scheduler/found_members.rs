@@ -183,7 +183,8 @@ impl Engine {
         };
         let starts = self.cluster.groups().filter(|(_, group)| {
             let has_former = group.lifecycle.attempt().is_some() && group.lifecycle.confirmed().is_some();
-            has_former && !group.members.iter().any(|(_, member)| belongs(self.cluster.pod(*member)))
+            let mut members = group.members.iter().filter(|(_, member)| !group.is_former(*member));
+            has_former && !members.any(|(_, member)| belongs(self.cluster.pod(*member)))
         });
         for id in starts.map(|(id, _)| id).collect::<Vec<_>>() {
             self.cluster.group_mut(id).lifecycle.apply(Cause::FormerNotFound);

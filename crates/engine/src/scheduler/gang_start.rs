@@ -147,7 +147,8 @@ impl Engine {
             let joined = pod.start_role == StartRole::Joined && pod.state.node().is_some();
             !pod.is_leaving() && (joined || self.has_run_long(id, pod))
         };
-        if group.members.iter().any(|(_, member)| goes_on(self.cluster.pod(*member))) {
+        let mut members = group.members.iter().filter(|(_, member)| !group.is_former(*member));
+        if members.any(|(_, member)| goes_on(self.cluster.pod(*member))) {
             return;
         }
         self.change_roles(id, |pod| match pod.start_role {

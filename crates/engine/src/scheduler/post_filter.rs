@@ -155,7 +155,7 @@ impl Engine {
         let group = self.cluster.group(id);
         let Some(spec) = group.definition.current() else { return true };
         // Where the priority comes from the members, so does the policy.
-        let by_members = !matches!(spec.priority, GroupPriority::Own(_));
+        let by_members = self.config.group_priority_capped || !matches!(spec.priority, GroupPriority::Own(_));
         let member_never = || group.waiting.iter().any(|(_, member)| self.cluster.pod(*member).never_preempts);
         spec.preemption_policy == PreemptionPolicy::Never || (by_members && member_never())
     }

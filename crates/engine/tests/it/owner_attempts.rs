@@ -1,11 +1,12 @@
 //! Owners that start all of their pods again: the pods of a new attempt are a new start, in whatever order the old ones
 //! leave.
 
+use muster_engine::model::group::RecordedStart;
 use muster_engine::model::pod::{OwnerAttempt, Phase};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
 
-use crate::fake_cluster::FakeCluster;
+use crate::fake_cluster::{FakeCluster, key};
 
 /// Creates a member of an attempt that takes a whole node.
 fn member(fake: &mut FakeCluster, name: &str, owner: &str, number: u32) -> String {
@@ -144,4 +145,31 @@ fn a_new_attempt_in_any_order_ends_with_all_pods_or_none() {
         let bound = fake.bound_count("b");
         assert!(bound == 4 || (bound == 0 && blocked == 2), "{bound} of 4 with {blocked} blocked nodes");
     });
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_new_attempt_does_not_bring_the_old_start_back() {
+    let mut fake = running_gang();
+    let recorded = fake.engine.engine().group_status(&key("g")).start.recorded(&RecordedStart::None);
+    fake.groups.get_mut(&key("g")).expect("the group").recorded = recorded;
+    fake.advance(60_000);
+    for number in 0..3 {
+        fake.remove(&format!("a-{number}"));
+    }
+    for number in 0..4 {
+        member(&mut fake, &format!("b-{number}"), "set", 1);
+    }
+    fake.decide_all();
+    // One bind was executed when the process ended, and then two nodes are lost.
+    let first = fake.in_flight.remove(0);
+    fake.execute(first);
+    assert_eq!((fake.bound_count("a"), fake.bound_count("b")), (1, 1));
+    let used: Vec<Option<String>> = fake.pods.values().map(|pod| pod.node.clone()).collect();
+    let free = fake.nodes.keys().filter(|node| !used.contains(&Some((*node).clone())));
+    for node in free.take(2).cloned().collect::<Vec<_>>() {
+        fake.remove_node(&node);
+    }
+    fake.restart();
+    fake.settle();
+    assert_eq!(fake.bound_count("b"), 1, "one node is free, and three are needed");
 }

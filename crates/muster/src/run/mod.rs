@@ -164,8 +164,10 @@ impl Process {
             error = webhook::ended(webhook.as_mut()) => Why::WebhookFailed(error),
         };
         self.metrics.set_leader(false);
-        if let Why::Signal(name) = &why {
-            tracing::info!("{name}: shutting down");
+        match &why {
+            Why::Signal(name) => tracing::info!("{name}: shutting down"),
+            Why::OutOfSync(error) => tracing::error!("{error}: shutting down"),
+            _ => {}
         }
         let stopped = timeout(stop_within, scheduler.stop()).await;
         match why {
@@ -174,15 +176,15 @@ impl Process {
             Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended unexpectedly"))),
             Why::Signal(_) | Why::OutOfSync(_) => {
                 // The lease is released only if no request is in flight any more; else it expires.
-                stopped.context("the scheduler did not stop in time")??;
-                if let Some(leadership) = leadership {
+                let stopped = stopped.context("the scheduler did not stop in time").flatten();
+                if let (Some(leadership), Ok(())) = (leadership, &stopped) {
                     leadership.release().await;
                 }
                 // It served until now: API servers may call a replica for a moment after it was told to stop.
                 webhook::stop(webhook).await;
                 match why {
                     Why::OutOfSync(error) => Err(error.into()),
-                    _ => Ok(ExitCode::SUCCESS),
+                    _ => stopped.map(|()| ExitCode::SUCCESS),
                 }
             }
         }
@@ -223,7 +225,7 @@ struct Lost(End);
 
 /// The lease is given back: the process exits, and is restarted as a candidate.
 #[derive(Debug, thiserror::Error)]
-#[error("{kind}: the API server has not confirmed the watch for {} s (leaderElection.maxWatchAge)", age.as_secs())]
+#[error("{kind}: the API server has not answered for {} s (leaderElection.maxWatchAge)", age.as_secs())]
 struct OutOfSync {
     kind: String,
     age: Duration,
@@ -233,7 +235,7 @@ struct OutOfSync {
 async fn out_of_sync(metrics: &Metrics, watch_age_max: Option<Duration>) -> OutOfSync {
     match watch_age_max {
         Some(age_max) => {
-            let (kind, age) = metrics.watch_ages().wait_until_older_than(age_max).await;
+            let (kind, age) = metrics.watch_ages().wait_until_silent_for(age_max).await;
             OutOfSync { kind, age }
         }
         None => std::future::pending().await,
