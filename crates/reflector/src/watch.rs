@@ -166,6 +166,8 @@ where
             Ok(None) => return self.streaming_failed(WatchError::ListCutShort),
             Err(_) => return self.streaming_failed(WatchError::ListDeadline(PAGE_DEADLINE)),
         };
+        // A long list makes progress, but confirms nothing before its end.
+        self.age.answer();
         let delta = match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => Some(Delta::Listed(object)),
             WatchEvent::Deleted(object) => Some(Delta::Deleted(object)),
@@ -193,6 +195,7 @@ where
         }
         let client = self.api.clone().into_client();
         let page = page::read(&client, self.api.resource_url(), &mut paging.params).await?;
+        self.age.answer();
         paging.objects = page.items.into_iter();
         paging.params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
         if paging.params.continue_token.is_none() {

@@ -54,7 +54,7 @@ impl Turns {
 
     /// The virtual time at which it is a namespace's turn.
     pub(super) fn turn_of(&self, namespace: &str) -> u64 {
-        self.busy.get(namespace).map_or(self.now, |busy| busy.until)
+        self.busy.get(namespace).map_or(self.now, |busy| busy.until.max(self.now))
     }
 }
 

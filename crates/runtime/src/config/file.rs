@@ -391,7 +391,7 @@ pub struct LeaderElection {
     pub renew_deadline: Span,
     /// The interval of renewals.
     pub retry_period: Span,
-    /// How old what a watch has shown may become before the leader gives the lease back.
+    /// How long the API server may leave a watch without any answer before the leader gives the lease back.
     pub max_watch_age: Span,
 }
 

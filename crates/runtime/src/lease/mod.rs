@@ -26,11 +26,11 @@ pub struct LeaseSettings {
     pub renew_deadline: Duration,
     /// The interval of renewals by the leader and of reads by the others.
     pub retry_period: Duration,
-    /// How old what a watch has shown may become before the leader gives the lease back.
+    /// How long the API server may leave a watch without any answer before the leader gives the lease back.
     pub watch_age_max: Duration,
 }
 
-/// Watches that are idle are confirmed by bookmarks, at the latest when the API server closes them after five minutes.
+/// An idle watch may be without an answer until the API server closes it after five minutes.
 const WATCH_AGE_MAX_MIN: Duration = Duration::from_secs(360);
 
 impl Default for LeaseSettings {
@@ -90,7 +90,7 @@ impl LeaseSettings {
             return refuse("renewDeadline", *renew_deadline, reason);
         }
         if *watch_age_max < WATCH_AGE_MAX_MIN {
-            let reason = format!("must be {WATCH_AGE_MAX_MIN:?} or more: idle watches can be nearly as old");
+            let reason = format!("must be {WATCH_AGE_MAX_MIN:?} or more: idle watches can be silent nearly as long");
             return refuse("maxWatchAge", *watch_age_max, reason);
         }
         Ok(())
