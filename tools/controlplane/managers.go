@@ -181,6 +181,10 @@ func (p *plane) settle(name string, settings object) {
 	settings["metrics"] = object{"bindAddress": "0"}
 	settings["leaderElection"] = object{"leaderElect": false}
 	settings["internalCertManagement"] = object{"enable": false}
+	if name == "jobset" {
+		// Elastic sets: their counts can be changed while they run.
+		settings["featureGates"] = object{"ElasticJobSet": true}
+	}
 	settings["clientConnection"] = object{"qps": clientQPS, "burst": clientBurst}
 	settings["webhook"] = object{
 		"host": "127.0.0.1", "port": p.Ports[managerPort(name)], "certDir": p.cert(managerPort(name)),

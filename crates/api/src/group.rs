@@ -13,9 +13,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::invalid::{FieldPath, InvalidField};
+use crate::keys::annotations::DISRUPTION_MODE;
 use crate::names::{check_dns_label, check_dns_subdomain, check_label_key};
 use crate::null::{is_default, null_is_default};
 use crate::resources::{Place, ResourceList, WrittenResources, validate};
+use crate::selector::Labels;
 
 /// The maximum number of subsets of a group.
 pub const MAX_SUBSETS: usize = 32;
@@ -178,6 +180,28 @@ pub enum DisruptionMode {
     PodGroup,
 }
 
+impl DisruptionMode {
+    /// The mode as written.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::PodGroup => "PodGroup",
+        }
+    }
+
+    /// Reads a mode.
+    pub fn read(text: &str, path: &FieldPath<'_>) -> Result<Self, InvalidField> {
+        let known = [Self::Pod, Self::PodGroup].into_iter().find(|mode| mode.as_str() == text);
+        known.ok_or_else(|| path.invalid(text, "must be Pod or PodGroup"))
+    }
+
+    /// The mode in the annotation of an owner, if it is set.
+    pub fn annotated(annotations: &Labels, metadata: &FieldPath<'_>) -> Result<Option<Self>, InvalidField> {
+        let path = metadata.child("annotations");
+        annotations.get(DISRUPTION_MODE).map(|text| Self::read(text, &path.key(DISRUPTION_MODE))).transpose()
+    }
+}
+
 /// The preemption policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptionPolicy {
@@ -330,11 +354,10 @@ pub fn disruption_mode(
     policy: &Policy,
     path: &FieldPath<'_>,
 ) -> Result<DisruptionMode, InvalidField> {
+    let mode = mode.map_or(Ok(DisruptionMode::Pod), |mode| DisruptionMode::read(mode, path))?;
     match (mode, policy) {
-        (None | Some("Pod"), _) => Ok(DisruptionMode::Pod),
-        (Some(mode @ "PodGroup"), Policy::Basic { .. }) => Err(path.invalid(mode, "needs a gang policy")),
-        (Some("PodGroup"), _) => Ok(DisruptionMode::PodGroup),
-        (Some(other), _) => Err(path.invalid(other, "must be Pod or PodGroup")),
+        (DisruptionMode::PodGroup, Policy::Basic { .. }) => Err(path.invalid(mode.as_str(), "needs a gang policy")),
+        _ => Ok(mode),
     }
 }
 

@@ -28,8 +28,11 @@ pub mod annotations {
     pub const SCHEDULING: &str = "muster.dev/scheduling";
     /// A JSON resource list: the minimum resources of a group whose kind has no such field.
     pub const MIN_RESOURCES: &str = "muster.dev/min-resources";
-    /// On a Workload: a JSON resource list, the total of all its groups where they start one after another.
-    pub const WHOLE_RESOURCES: &str = "muster.dev/whole-resources";
+    /// On a group object: the pods that its owner creates only after others run, JSON. See `later_pods`.
+    pub const LATER_PODS: &str = "muster.dev/later-pods";
+    /// On an owner, and on group objects whose field cannot be changed or does not exist: whether the pods of a gang are
+    /// evicted individually or together, `Pod` or `PodGroup`. On a Workload it can be a JSON object by group name.
+    pub const DISRUPTION_MODE: &str = "muster.dev/disruption-mode";
     /// The cost of evicting a pod, compared to others of the same priority: an int32, 0 by default.
     pub const PREEMPTION_COST: &str = "muster.dev/preemption-cost";
     /// Written on a member of a group when it is bound: the start of the group that the bind belongs to, and what the
@@ -143,7 +146,7 @@ mod tests {
         use annotations::*;
         let ours =
             [GANG_MODE, GANG_SCOPE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SCHEDULING, START, SUBSET];
-        for key in ours.into_iter().chain([WHOLE_RESOURCES, WORKLOAD]) {
+        for key in ours.into_iter().chain([DISRUPTION_MODE, LATER_PODS, WORKLOAD]) {
             assert_eq!(check_label_key(key), Ok(()));
             assert_eq!(key.split_once('/').map(|(group, _)| group), Some(GROUP));
         }

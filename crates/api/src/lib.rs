@@ -15,6 +15,7 @@ pub mod field_error;
 pub mod group;
 pub mod invalid;
 pub mod keys;
+pub mod later_pods;
 pub mod names;
 pub mod native;
 pub mod node_selector;

@@ -65,7 +65,8 @@ pub(crate) fn unchanged_settings(
     Ok(())
 }
 
-fn same_kind_of_policy(
+/// Refuses another kind of policy. Its counts may change.
+pub(crate) fn same_kind_of_policy(
     new: Option<&WrittenPolicy>,
     old: Option<&WrittenPolicy>,
     path: &FieldPath<'_>,

@@ -14,7 +14,7 @@ use crate::group::{Group, WrittenGroup, WrittenPolicy};
 use crate::invalid::{FieldPath, InvalidField};
 use crate::names::{check_dns_label, check_dns_subdomain, check_path_segment};
 use crate::null::{is_default, null_is_default};
-use crate::pod_group::{Settings, unchanged_settings};
+use crate::pod_group::{Settings, same_kind_of_policy, unchanged_settings};
 
 /// The maximum number of groups of a workload.
 pub const MAX_POD_GROUPS: usize = 8;
@@ -164,11 +164,9 @@ impl WrittenWorkloadGroup {
         }
     }
 
-    /// Refuses all changes of a group, except that the number of its priority may be corrected.
+    /// Refuses changes of a group, except of its counts, and that the number of its priority may be corrected.
     fn unchanged(&self, old: &WrittenWorkloadGroup, path: &FieldPath<'_>) -> Result<(), InvalidField> {
-        if self.policy != old.policy {
-            return Err(path.child("policy").invalid(&self.policy, "cannot be changed"));
-        }
+        same_kind_of_policy(self.policy.as_ref(), old.policy.as_ref(), &path.child("policy"))?;
         if self.preemption_policy != old.preemption_policy {
             return Err(path.child("preemptionPolicy").invalid(&self.preemption_policy, "cannot be changed"));
         }

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::actuator::{Actuator, Deadline};
 use crate::settings::Settings;
 use crate::state::{ClusterEvent, State, WorkItem};
-use crate::work_queue::WorkQueue;
+use crate::work_queue::{Outcome, WorkQueue};
 
 /// How many items are reconciled concurrently.
 const MAX_CONCURRENT_RECONCILES: usize = 16;
@@ -129,8 +129,9 @@ async fn run(mut state: State, mut events: impl Stream<Item = ClusterEvent> + Un
             let plan = state.reconcile(&item);
             let actuator = actuator.clone();
             in_progress.push(async move {
-                let outcome = actuator.execute(plan.writes).await;
-                (item, outcome.map(|()| plan.requeue_after).map_err(drop))
+                let wrote = !plan.writes.is_empty();
+                let done = Outcome::Done { wrote, requeue_after: plan.requeue_after };
+                (item, actuator.execute(plan.writes).await.map_or(Outcome::Failed, |()| done))
             });
         }
         let due = queue.next_due().filter(|_| state.has_synced() && in_progress.len() < MAX_CONCURRENT_RECONCILES);

@@ -10,6 +10,7 @@
 mod actuator;
 pub mod admission;
 mod controllers;
+mod disruption;
 mod priority_classes;
 pub mod providers;
 mod read;

@@ -274,9 +274,8 @@ fn missing(group: &Group) -> Option<Diagnosis> {
     if group.definition.current().is_none() || group.total().bound == 0 || group.has_pending_members() {
         return None;
     }
-    let mut subsets = group.rules.iter().zip(&group.member_counts);
-    let (rule, counts) = subsets.find(|(rule, counts)| counts.present() < rule.min_member)?;
-    let (subset, have, need) = (rule.name.clone(), counts.present(), rule.min_member);
+    let (rule, have) = group.incomplete_subset()?;
+    let (subset, need) = (rule.name.clone(), rule.min_member);
     Some(Diagnosis::Waiting(Waiting::Members { subset, have, need, stateful_set: None }))
 }
 

@@ -16,6 +16,9 @@ use crate::validation_error::ValidationError;
 const MIN_COUNT_MAX: u32 = i32::MAX as u32;
 /// The most subsets one group may have.
 pub(crate) const SUBSETS_MAX: usize = 32;
+/// The most kinds of later pods that one group may have, and the most pods in all.
+const LATER_PARTS_MAX: usize = 64;
+const LATER_PODS_MAX: u64 = 20_000;
 /// The longest schedule timeout: a day.
 const SCHEDULE_TIMEOUT_MS_MAX: u64 = 86_400_000;
 
@@ -158,7 +161,34 @@ pub(crate) fn group(spec: &GroupSpec) -> Result<(), ValidationError> {
             return Err(ValidationError::new(object(), "topology.key", "", "a topology constraint needs a label key"));
         }
     }
-    amounts(&spec.min_resources, "min_resources", &object)
+    amounts(&spec.min_resources, "min_resources", &object)?;
+    later_pods(spec, &object)
+}
+
+fn later_pods(spec: &GroupSpec, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
+    let parts = spec.later.iter().flatten();
+    if parts.clone().count() > LATER_PARTS_MAX {
+        let reason = format!("at most {LATER_PARTS_MAX} entries");
+        return Err(ValidationError::new(object(), "later", parts.count(), reason));
+    }
+    let stages = spec.later.iter().filter(|stage| stage.iter().any(|part| part.group == spec.key));
+    if !spec.later.is_empty() && stages.count() == 0 {
+        return Err(ValidationError::new(object(), "later", spec.later.len(), "the group itself is not in it"));
+    }
+    let total: u64 = parts.clone().map(|part| u64::from(part.count)).sum();
+    if total > LATER_PODS_MAX {
+        return Err(ValidationError::new(object(), "later.count", total, format!("at most {LATER_PODS_MAX} in all")));
+    }
+    for part in parts {
+        if part.count == 0 {
+            return Err(ValidationError::new(object(), "later.count", 0, "a count is 1 or more"));
+        }
+        if part.class.inter_pod.is_some() {
+            return Err(ValidationError::new(object(), "later.class", "inter_pod", "later pods have no such terms"));
+        }
+        class(&part.class, object)?;
+    }
+    Ok(())
 }
 
 fn subsets(list: &[Subset], open: bool, object: &dyn Fn() -> String) -> Result<(), ValidationError> {

@@ -3,6 +3,7 @@
 //! Muster's own pods use the default scheduler, so that Muster never waits for itself.
 
 mod admission;
+mod gang_config;
 mod own_writes;
 mod policy;
 mod priority_classes;
@@ -64,6 +65,13 @@ pub struct Options {
     /// Serve metrics over TLS, to clients that the API server authenticates and authorises.
     #[arg(long)]
     secure_metrics: bool,
+    /// Print a JSON patch that adds the field `gangConfig` to the CRD of JobSets, instead of manifests.
+    ///
+    /// Apply it with `kubectl patch crd jobsets.jobset.x-k8s.io --type=json --patch "$(muster manifests
+    /// --jobset-gang-config)"`, again after each update of JobSet. Without it the annotation `muster.dev/gang-mode` says
+    /// the same.
+    #[arg(long, exclusive = true)]
+    jobset_gang_config: bool,
 }
 
 impl Options {
@@ -90,7 +98,8 @@ fn version(text: &str) -> Result<Version, String> {
 
 /// Prints all manifests.
 pub fn run(options: &Options) -> anyhow::Result<()> {
-    std::io::stdout().lock().write_all(text(options)?.as_bytes())?;
+    let text = if options.jobset_gang_config { format!("{:#}\n", gang_config::patch()) } else { text(options)? };
+    std::io::stdout().lock().write_all(text.as_bytes())?;
     Ok(())
 }
 

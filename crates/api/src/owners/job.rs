@@ -10,8 +10,9 @@ use serde::Deserialize;
 
 use super::gang_mode::GangMode;
 use super::{GangConfigError, event_reasons, job_set, references_group, short_name};
+use crate::group::DisruptionMode;
 use crate::invalid::{FieldPath, InvalidField};
-use crate::keys::annotations::{POD_GROUP, SCHEDULING};
+use crate::keys::annotations::{DISRUPTION_MODE, POD_GROUP, SCHEDULING};
 use crate::selector::Labels;
 use crate::wire::Job;
 
@@ -27,8 +28,8 @@ pub struct JobGang {
     pub group: String,
     /// The minimum number of pods that start together.
     pub min_count: i64,
-    /// Whether the group is evicted as a whole.
-    pub evicts_whole_group: bool,
+    /// Whether its pods are evicted individually or together.
+    pub disruption_mode: DisruptionMode,
     /// The priority class; may be empty.
     pub priority_class_name: String,
 }
@@ -98,7 +99,8 @@ pub fn gang(job: &Job, unasked: ImplicitGangs, scheduler_names: &[String]) -> Re
             GangMode::annotated(annotations, &ALLOWED, &FieldPath::Root("metadata")).map_err(config_error)?.is_some();
         let pods = job.spec.parallelism.unwrap_or(1);
         let eligible = job.spec.is_indexed() && pods > 1 && job.spec.completions == Some(pods);
-        return Ok((unasked == ImplicitGangs::Indexed && !is_off && is_ours && eligible).then(|| default_gang(job)));
+        let is_implicit = unasked == ImplicitGangs::Indexed && !is_off && is_ours && eligible;
+        return is_implicit.then(|| default_gang(job, annotations)).transpose().map_err(config_error);
     };
     if !is_ours {
         let reason = format!("must be {}: gangs of Muster must be scheduled by Muster", scheduler_names.join(" or "));
@@ -123,20 +125,22 @@ fn references_foreign_group(job: &Job) -> bool {
     references_group(&metadata, &job.spec.template.spec)
 }
 
-fn default_gang(job: &Job) -> JobGang {
-    JobGang {
+/// A gang that an owner asks for is evicted whole unless it says otherwise: what is left of it does no work.
+fn default_gang(job: &Job, annotations: &Labels) -> Result<JobGang, InvalidField> {
+    let mode = DisruptionMode::annotated(annotations, &FieldPath::Root("metadata"))?;
+    Ok(JobGang {
         group: group_name(job.metadata.name.as_deref().unwrap_or_default()),
         min_count: job.spec.max_concurrent_pods().clamp(1, i64::from(i32::MAX)),
-        evicts_whole_group: false,
+        disruption_mode: mode.unwrap_or(DisruptionMode::PodGroup),
         priority_class_name: job.spec.template.spec.priority_class_name.clone(),
-    }
+    })
 }
 
 /// The gang in the annotations.
 fn annotated_gang(job: &Job, annotations: &Labels) -> Result<Option<JobGang>, InvalidField> {
     let mode = GangMode::annotated(annotations, &ALLOWED, &FieldPath::Root("metadata"))?;
     let Some(text) = annotations.get(SCHEDULING) else {
-        return Ok((mode == Some(GangMode::Gang)).then(|| default_gang(job)));
+        return (mode == Some(GangMode::Gang)).then(|| default_gang(job, annotations)).transpose();
     };
     let path = FieldPath::Root("metadata.annotations");
     let path = path.key(SCHEDULING);
@@ -144,9 +148,17 @@ fn annotated_gang(job: &Job, annotations: &Labels) -> Result<Option<JobGang>, In
         return Err(path.invalid(text, "must not be set together with muster.dev/gang-mode"));
     }
     let scheduling: Scheduling = serde_json::from_str(text).map_err(|error| path.invalid(text, error))?;
-    let evicts_whole_group = matches!(scheduling.disruption_mode, Some(Disruption::All(_)));
+    let disruption_mode = scheduling.disruption_mode.map(|mode| match mode {
+        Disruption::Single(_) => DisruptionMode::Pod,
+        Disruption::All(_) => DisruptionMode::PodGroup,
+    });
+    if let (Some(_), Some(mode)) = (disruption_mode, annotations.get(DISRUPTION_MODE)) {
+        let path = FieldPath::Root("metadata.annotations");
+        let reason = format_args!("must not be set together with disruptionMode in {SCHEDULING}");
+        return Err(path.key(DISRUPTION_MODE).invalid(mode, reason));
+    }
     let Some(Policy::Gang(gang)) = scheduling.scheduling_policy else {
-        if evicts_whole_group {
+        if disruption_mode == Some(DisruptionMode::PodGroup) {
             return Err(path.invalid(text, "disruptionMode all needs the policy gang"));
         }
         return Ok(None);
@@ -156,8 +168,12 @@ fn annotated_gang(job: &Job, annotations: &Labels) -> Result<Option<JobGang>, In
         return Err(path
             .invalid(&wanted, format_args!("minCount must be 1 to {pods}, the number of pods that run concurrently")));
     }
-    let default = default_gang(job);
-    Ok(Some(JobGang { min_count: gang.min_count.unwrap_or(default.min_count), evicts_whole_group, ..default }))
+    let default = default_gang(job, annotations)?;
+    Ok(Some(JobGang {
+        min_count: gang.min_count.unwrap_or(default.min_count),
+        disruption_mode: disruption_mode.unwrap_or(default.disruption_mode),
+        ..default
+    }))
 }
 
 #[cfg(test)]
@@ -212,6 +228,23 @@ mod tests {
         }
         let other = json!({"template": {"spec": {"containers": []}}});
         assert!(error(json!({"muster.dev/gang-mode": "Gang"}), other).contains("schedulerName"));
+    }
+
+    #[test]
+    fn gang_is_evicted_whole_unless_the_job_says_otherwise() {
+        let names = ["muster".to_owned()];
+        let mode = |annotations: Value| {
+            let gang = gang(&read(&annotations, &json!({})), ImplicitGangs::None, &names);
+            gang.map(|gang| gang.unwrap().disruption_mode).map_err(|error| error.message)
+        };
+        let gang = |mode: &str| json!({"muster.dev/gang-mode": "Gang", "muster.dev/disruption-mode": mode});
+        assert_eq!(mode(json!({"muster.dev/gang-mode": "Gang"})), Ok(DisruptionMode::PodGroup));
+        assert_eq!(mode(gang("Pod")), Ok(DisruptionMode::Pod));
+        assert!(mode(gang("All")).unwrap_err().contains("must be Pod or PodGroup"));
+        let shaped = r#"{"schedulingPolicy": {"gang": {}}, "disruptionMode": {"single": {}}}"#;
+        assert_eq!(mode(json!({"muster.dev/scheduling": shaped})), Ok(DisruptionMode::Pod));
+        let both = mode(json!({"muster.dev/scheduling": shaped, "muster.dev/disruption-mode": "Pod"}));
+        assert!(both.unwrap_err().contains("muster.dev/disruption-mode"));
     }
 
     #[test]

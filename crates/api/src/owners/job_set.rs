@@ -7,19 +7,22 @@
 //! | `ReplicatedGang` on a replicated Job | `pg-<replicated Job>` | the pods of one Job | the Job's index, from 0 |
 //!
 //! A set whose Jobs start one after another (`dependsOn`, `InOrder`) is split by replicated Job: later pods do not
-//! exist before earlier ones run, and a gang of all would wait forever. A replicated Job whose pods reference a group
+//! exist before earlier ones run, and a gang of all would wait forever. The groups say what comes later, so that none
+//! starts without room for what runs beside it. A replicated Job whose pods reference a group
 //! already is left to its author.
 //!
 //! Must not depend on what is done with a group.
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use super::gang_mode::GangMode;
-use super::requests::{add_multiple, requests_of};
-use super::{GangConfigError, Reference, event_reasons, references_group, short_name};
+use super::{GangConfigError, Reference, event_reasons, references_group, short_name, start_order};
+use crate::group::DisruptionMode;
 use crate::invalid::{FieldPath, InvalidField};
-use crate::keys::annotations::GANG_MODE;
-use crate::resources::BaseUnits;
+use crate::keys::annotations::{DISRUPTION_MODE, GANG_MODE};
+use crate::later_pods::{LATER_PODS_MAX, LaterPods, reduced, total};
 use crate::selector::Labels;
 use crate::wire::JobSet;
 use crate::wire::job_set::{GangConfig, ReplicatedJob};
@@ -103,7 +106,7 @@ fn group_name(named: &str) -> String {
 }
 
 /// The gangs of a set.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Gangs {
     /// The name of the Workload.
     pub workload: String,
@@ -113,9 +116,8 @@ pub struct Gangs {
     pub scopes: BTreeMap<String, Scope>,
     /// The set asks for one gang of all pods, which is split since the Jobs start one after another.
     pub is_split: bool,
-    /// The total requests of all gangs that start one after another: the first gang must not start if there is no room
-    /// for the last. Empty otherwise.
-    pub whole_resources: BaseUnits,
+    /// The pods of gangs that start one after another, by what runs at the same time; empty if they start at once.
+    pub later: Vec<Vec<LaterPods>>,
 }
 
 /// A group of the Workload.
@@ -129,6 +131,8 @@ pub struct GangGroup {
     pub replicas: Option<i64>,
     /// The priority class; may be empty.
     pub priority_class_name: String,
+    /// Whether its pods are evicted individually or together.
+    pub disruption_mode: DisruptionMode,
 }
 
 /// The gangs of a set; `None` if it has none or is not handled by Muster.
@@ -146,8 +150,9 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
         groups: Vec::new(),
         scopes: BTreeMap::new(),
         is_split,
-        whole_resources: BaseUnits::new(),
+        later: Vec::new(),
     };
+    let mut parts = Vec::new();
     for (index, (job, mode)) in set.spec.replicated_jobs.iter().zip(&modes.jobs).enumerate() {
         let scope = match (modes.set, mode) {
             (GangMode::Off, GangMode::Off) => continue,
@@ -162,17 +167,15 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
         }
         check_template(set, job, index, scheduler_names)?;
         if is_split {
-            let requests = requests_of(&template.spec).map_err(|error| {
+            let pod = reduced(&template.spec).map_err(|error| {
                 let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec");
                 GangConfigError { reason: event_reasons::INVALID_GANG_MODE, message: format!("{path}: {error}") }
             })?;
-            let pods = job.template.spec.max_concurrent_pods().saturating_mul(job.replicas.unwrap_or(1).max(0));
-            add_multiple(&mut gangs.whole_resources, &requests, pods);
+            let count = job.template.spec.max_concurrent_pods().saturating_mul(job.replicas.unwrap_or(1).max(0));
+            parts.push((index, LaterPods { group: group_name(&job.name), count, pod }));
         }
-        gangs.add(set, job, scope).map_err(|class| {
-            let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec.priorityClassName");
-            invalid(FieldPath::Root(&path).invalid(&class, "must be the same for all pods of a gang"))
-        })?;
+        let mode = disruption_mode(set, job, index).map_err(invalid)?;
+        gangs.add(set, (index, job), scope, mode).map_err(invalid)?;
     }
     match gangs.groups.len() {
         0 => Ok(None),
@@ -182,8 +185,32 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
                 "spec.replicatedJobs: {count} of them are separate gangs, but a Workload can have at most {MAX_POD_GROUPS} groups."
             ),
         }),
-        _ => Ok(Some(gangs)),
+        _ => {
+            gangs.later = later(set, &parts);
+            Ok(Some(gangs))
+        }
     }
+}
+
+/// The pods of split gangs by what runs at the same time, without parts that have no pods. None if there are more than
+/// can be checked.
+fn later(set: &JobSet, parts: &[(usize, LaterPods)]) -> Vec<Vec<LaterPods>> {
+    let jobs = &set.spec.replicated_jobs;
+    let position = |name: &str| parts.iter().position(|(index, _)| jobs[*index].name == name);
+    let waits = parts.iter().enumerate().map(|(part, (index, _))| {
+        if is_in_order(set) {
+            return part.checked_sub(1).map(|before| (before, false)).into_iter().collect();
+        }
+        let wait = |one: &Value| Some((position(one["name"].as_str()?)?, one["status"] == "Complete"));
+        jobs[*index].depends_on.iter().filter_map(wait).collect()
+    });
+    let stages = start_order::stages(&waits.collect::<Vec<_>>());
+    let has_pods = |part: &LaterPods| part.count > 0;
+    let pods = |stage: Vec<usize>| stage.into_iter().map(|part| parts[part].1.clone()).filter(has_pods).collect();
+    let stages: Vec<Vec<LaterPods>> = stages.into_iter().map(pods).filter(|stage: &Vec<_>| !stage.is_empty()).collect();
+    // A group that is in none of them would be refused.
+    let is_whole = parts.iter().all(|(_, part)| has_pods(part)) && total(&stages) <= LATER_PODS_MAX;
+    if is_whole { stages } else { Vec::new() }
 }
 
 impl Gangs {
@@ -192,8 +219,14 @@ impl Gangs {
         self.scopes.get(replicated_job).map(|scope| scope.reference(set, replicated_job, job_index))
     }
 
-    /// Adds the pods of a replicated Job. The error is a priority class that is not the group's.
-    fn add(&mut self, set: &JobSet, job: &ReplicatedJob, scope: Scope) -> Result<(), String> {
+    /// Adds the pods of a replicated Job, whose settings must be those of the group.
+    fn add(
+        &mut self,
+        set: &JobSet,
+        (index, job): (usize, &ReplicatedJob),
+        scope: Scope,
+        disruption_mode: DisruptionMode,
+    ) -> Result<(), InvalidField> {
         let name = group_name(match scope {
             Scope::JobSet => set.metadata.name.as_deref().unwrap_or_default(),
             Scope::ReplicatedJob | Scope::Job => &job.name,
@@ -202,14 +235,25 @@ impl Gangs {
         let pods = if scope == Scope::Job { of_job } else { of_job.saturating_mul(jobs) };
         let class = &job.template.spec.template.spec.priority_class_name;
         self.scopes.insert(job.name.clone(), scope);
+        let refuse = |field: &str, value: &str| {
+            let path = format!("spec.replicatedJobs[{index}].template.{field}");
+            Err(FieldPath::Root(&path).invalid(value, "must be the same for all pods of a gang"))
+        };
         match self.groups.iter_mut().find(|group| group.name == name) {
-            Some(group) if group.priority_class_name != *class => return Err(class.clone()),
-            Some(group) => group.min_count = group.min_count.saturating_add(pods),
-            None => {
-                let replicas = (scope == Scope::Job).then_some(jobs);
-                let class = class.clone();
-                self.groups.push(GangGroup { name, min_count: pods, replicas, priority_class_name: class });
+            Some(group) if group.priority_class_name != *class => {
+                return refuse("spec.template.spec.priorityClassName", class);
             }
+            Some(group) if group.disruption_mode != disruption_mode => {
+                return refuse(&format!("metadata.annotations[{DISRUPTION_MODE}]"), disruption_mode.as_str());
+            }
+            Some(group) => group.min_count = group.min_count.saturating_add(pods),
+            None => self.groups.push(GangGroup {
+                name,
+                min_count: pods,
+                replicas: (scope == Scope::Job).then_some(jobs),
+                priority_class_name: class.clone(),
+                disruption_mode,
+            }),
         }
         Ok(())
     }
@@ -231,6 +275,17 @@ impl GangGroup {
             move |replica_key| Reference { workload: Some(workload.to_owned()), group: self.name.clone(), replica_key };
         keys.into_iter().map(of)
     }
+}
+
+/// The disruption mode of a replicated Job's gang: its own, else that of the set. A gang that an owner asks for is evicted
+/// whole unless it says otherwise: what is left of it does no work.
+fn disruption_mode(set: &JobSet, job: &ReplicatedJob, index: usize) -> Result<DisruptionMode, InvalidField> {
+    let none = Labels::new();
+    let of_set = set.metadata.annotations.as_ref().unwrap_or(&none);
+    let path = format!("spec.replicatedJobs[{index}].template.metadata");
+    let of_job = DisruptionMode::annotated(&job.template.metadata.annotations, &FieldPath::Root(&path))?;
+    let of_set = DisruptionMode::annotated(of_set, &FieldPath::Root("metadata"))?;
+    Ok(of_job.or(of_set).unwrap_or(DisruptionMode::PodGroup))
 }
 
 /// The gang modes at each level.
@@ -288,8 +343,12 @@ fn mode(
 
 /// Whether Jobs of the set start one after another.
 fn is_sequenced(set: &JobSet) -> bool {
-    let in_order = set.spec.startup_policy.startup_policy_order.as_deref() == Some("InOrder");
-    in_order || set.spec.replicated_jobs.iter().any(|job| !job.depends_on.is_empty())
+    is_in_order(set) || set.spec.replicated_jobs.iter().any(|job| !job.depends_on.is_empty())
+}
+
+/// Whether each replicated Job starts when the one before it is ready.
+fn is_in_order(set: &JobSet) -> bool {
+    set.spec.startup_policy.startup_policy_order.as_deref() == Some("InOrder")
 }
 
 /// Rejects settings that are incompatible with a gang.
@@ -325,7 +384,7 @@ fn check_template(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     /// A replicated Job of four pods in each of its Jobs.
     fn job(name: &str, replicas: i64, mode: &str) -> Value {
@@ -380,6 +439,30 @@ mod tests {
     }
 
     #[test]
+    fn gangs_are_evicted_whole_unless_set_or_replicated_job_say_otherwise() {
+        use DisruptionMode::{Pod, PodGroup};
+        let modes = |set: &Value| {
+            let gangs = read(set).map(|gangs| gangs.unwrap().groups).map_err(|error| error.message)?;
+            Ok::<_, String>(gangs.into_iter().map(|group| group.disruption_mode).collect::<Vec<_>>())
+        };
+        let mut apart = set("", &[job("a", 1, "Gang"), job("b", 1, "Gang")]);
+        assert_eq!(modes(&apart), Ok(vec![PodGroup, PodGroup]));
+        apart["spec"]["replicatedJobs"][0]["template"]["metadata"]["annotations"][DISRUPTION_MODE] = json!("Pod");
+        assert_eq!(modes(&apart), Ok(vec![Pod, PodGroup]));
+        let mut one = set("Gang", &[job("a", 1, ""), job("b", 1, "")]);
+        one["metadata"]["annotations"][DISRUPTION_MODE] = json!("Pod");
+        assert_eq!(modes(&one), Ok(vec![Pod]));
+        one["spec"]["replicatedJobs"][1]["template"]["metadata"]["annotations"][DISRUPTION_MODE] = json!("PodGroup");
+        let error = modes(&one).unwrap_err();
+        assert!(
+            error.contains("replicatedJobs[1].template.metadata.annotations[muster.dev/disruption-mode]"),
+            "{error}"
+        );
+        one["metadata"]["annotations"][DISRUPTION_MODE] = json!("Gang");
+        assert!(modes(&one).unwrap_err().contains("must be Pod or PodGroup"));
+    }
+
+    #[test]
     fn job_has_no_more_pods_than_completions() {
         let mut short = job("a", 2, "Gang");
         short["template"]["spec"]["completions"] = json!(3);
@@ -396,9 +479,15 @@ mod tests {
         let mut split = set("Gang", &[job("a", 2, ""), second]);
         assert_eq!(groups(&split), named(&[("pg-a", 8), ("pg-b", 4)]));
         assert!(read(&split).unwrap().unwrap().is_split);
-        split["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["containers"] =
-            json!([{"name": "main", "resources": {"requests": {"cpu": "500m"}}}]);
-        assert_eq!(read(&split).unwrap().unwrap().whole_resources, [("cpu".to_owned(), 4000)].into());
+        let later = |set: &Value| {
+            let stages = read(set).unwrap().unwrap().later;
+            let part = |part: LaterPods| (part.group, part.count);
+            stages.into_iter().map(|stage| stage.into_iter().map(part).collect::<Vec<_>>()).collect::<Vec<_>>()
+        };
+        assert_eq!(later(&split), [named(&[("pg-a", 8), ("pg-b", 4)])]);
+        split["spec"]["replicatedJobs"][1]["dependsOn"][0]["status"] = json!("Complete");
+        assert_eq!(later(&split), [named(&[("pg-a", 8)]), named(&[("pg-b", 4)])]);
+        assert_eq!(later(&set("Gang", &[job("a", 2, ""), job("b", 1, "")])), Vec::<Vec<_>>::new());
         let mut in_order = set("Gang", &[job("a", 2, ""), job("b", 1, "")]);
         in_order["spec"]["startupPolicy"] = json!({"startupPolicyOrder": "InOrder"});
         assert_eq!(groups(&in_order), named(&[("pg-a", 8), ("pg-b", 4)]));

@@ -15,6 +15,7 @@ pub mod requests;
 
 mod reference;
 mod short_name;
+mod start_order;
 
 pub use gang_mode::GangMode;
 pub use ganged_owners::{GangedOwners, GroupApi, ProviderName};

@@ -4,6 +4,7 @@
 //! The annotation only saves a lookup. Where it is missing, the controllers add the references to the pods.
 
 use muster_api::keys::annotations::GANG_SCOPE;
+use muster_api::owners::GangConfigError;
 use muster_api::owners::job_set::{self, Gangs};
 use muster_api::wire::JobSet;
 use muster_api::wire::job_set::GangConfig;
@@ -19,15 +20,32 @@ const SPLIT: &str =
 impl Admission {
     pub(super) fn job_set(&self, request: &Request<'_>) -> Verdict {
         let Some(set) = read::<JobSet>(request.object) else { return Verdict::default() };
+        let gangs = job_set::gangs(&set, self.settings.scheduler_names());
         if request.is_update {
-            return review_update(request, &set);
+            return self.review_update(request, &set, gangs.err());
         }
-        let gangs = match job_set::gangs(&set, self.settings.scheduler_names()) {
+        let gangs = match gangs {
             Ok(gangs) => gangs,
             Err(error) => return Verdict::denied(error.message),
         };
         let warnings = gangs.iter().filter(|gangs| gangs.is_split).map(|_| SPLIT.to_owned()).collect();
         Verdict { warnings, ..Verdict::patched(annotate_scopes(request.object, &set, gangs.as_ref())) }
+    }
+
+    /// Denies a change of the gang modes and one that makes the gangs invalid, and restores gang scopes that an update
+    /// leaves out.
+    fn review_update(&self, request: &Request<'_>, set: &JobSet, error: Option<GangConfigError>) -> Verdict {
+        let Some(old) = read::<JobSet>(request.old) else { return Verdict::default() };
+        if let Some(reason) = changed_mode(&old, set) {
+            return Verdict::denied(reason);
+        }
+        // A set that was invalid before can still be changed, for example by the garbage collector.
+        if let Some(error) = error
+            && job_set::gangs(&old, self.settings.scheduler_names()).is_ok()
+        {
+            return Verdict::denied(error.message);
+        }
+        Verdict::patched(restore_scopes(request.object, set, &old))
     }
 }
 
@@ -45,13 +63,9 @@ fn annotate_scopes<'a>(object: &'a Value, set: &JobSet, gangs: Option<&Gangs>) -
     patch
 }
 
-/// Denies a change of the gang modes, and restores gang scopes that an update leaves out.
-fn review_update(request: &Request<'_>, set: &JobSet) -> Verdict {
-    let Some(old) = read::<JobSet>(request.old) else { return Verdict::default() };
-    if let Some(reason) = changed_mode(&old, set) {
-        return Verdict::denied(reason);
-    }
-    let mut patch = Patch::of(request.object);
+/// Restores gang scopes that an update leaves out.
+fn restore_scopes<'a>(object: &'a Value, set: &JobSet, old: &JobSet) -> Patch<'a> {
+    let mut patch = Patch::of(object);
     for (index, job) in set.spec.replicated_jobs.iter().enumerate() {
         let before = old.spec.replicated_jobs.iter().find(|one| one.name == job.name);
         let scope = before.and_then(|one| one.template.metadata.annotations.get(GANG_SCOPE));
@@ -64,7 +78,7 @@ fn review_update(request: &Request<'_>, set: &JobSet) -> Verdict {
             );
         }
     }
-    Verdict::patched(patch)
+    patch
 }
 
 fn changed_mode(old: &JobSet, new: &JobSet) -> Option<String> {

@@ -93,6 +93,10 @@ fn job_templates_of_set_get_gang_scope() {
 fn invalid_set_and_change_of_mode_are_denied() {
     assert!(denied(SETS.0, SETS.1, &job_set("All"), &Value::Null).contains("Off, Gang"));
     assert!(denied(SETS.0, SETS.1, &job_set("Off"), &job_set("Gang")).contains("cannot be changed"));
+    let mut invalid = job_set("Gang");
+    invalid["metadata"]["annotations"]["muster.dev/disruption-mode"] = json!("All");
+    assert!(denied(SETS.0, SETS.1, &invalid, &job_set("Gang")).contains("must be Pod or PodGroup"));
+    assert_eq!(review(SETS.0, SETS.1, &invalid, &invalid)["allowed"], true, "it was invalid before");
     let mut other = job_set("Off");
     other["spec"]["replicatedJobs"][1]["template"]["metadata"] =
         json!({"annotations": {"muster.dev/gang-mode": "Gang"}});

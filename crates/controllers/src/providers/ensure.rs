@@ -7,11 +7,13 @@
 use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject};
-use muster_api::keys::annotations::MIN_RESOURCES;
+use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES};
+use muster_api::later_pods::LaterPods;
 use muster_api::owners::leader_worker_set::labels;
 use serde_json::{Value, json};
 
 use super::ReplicaGang;
+use crate::disruption;
 use crate::reconcile::{CONFLICT_RETRY, Plan, is_controlled_by, remove_protection};
 use crate::write::{ObjectEvent, Target, Write};
 
@@ -24,6 +26,8 @@ pub(super) struct DesiredGroup {
     pub(super) name: String,
     pub(super) annotations: Value,
     pub(super) spec: Value,
+    /// The group that its pods join, as the object names it.
+    pub(super) later_group: String,
     /// The JSON pointer to the minimum inside the spec, if it is mutable.
     pub(super) minimum: Option<&'static str>,
 }
@@ -44,7 +48,8 @@ pub(super) fn ensure(gang: &ReplicaGang, group: &DesiredGroup, current: Option<&
         if !is_controlled_by(&current.metadata, &gang.leader.uid) {
             return Plan::of(vec![Write::Delete { target }]);
         }
-        return Plan::of(correction(group, current).map(|body| Write::Patch { target, body }).into_iter().collect());
+        let correction = correction(gang, group, current);
+        return Plan::of(correction.map(|body| Write::Patch { target, body }).into_iter().collect());
     }
     let note = format!(
         "It has the name of the group for replica {} of LeaderWorkerSet {}, but does not belong to that set: the pods are scheduled according to it until it is deleted.",
@@ -56,6 +61,13 @@ pub(super) fn ensure(gang: &ReplicaGang, group: &DesiredGroup, current: Option<&
 
 fn object(gang: &ReplicaGang, group: &DesiredGroup) -> Value {
     let replica = &gang.replica;
+    let mut annotations = group.annotations.clone();
+    if let Some(mode) = disruption::annotation(&group.spec, gang.disruption_mode) {
+        annotations[DISRUPTION_MODE] = json!(mode);
+    }
+    if let Some(later) = later_pods(gang, group) {
+        annotations[LATER_PODS] = json!(later);
+    }
     json!({
         "apiVersion": group.resource.api_version, "kind": group.resource.kind,
         "metadata": {
@@ -63,7 +75,7 @@ fn object(gang: &ReplicaGang, group: &DesiredGroup) -> Value {
             "labels": {
                 labels::NAME: replica.set, labels::GROUP_INDEX: replica.index, labels::REVISION: replica.revision,
             },
-            "annotations": group.annotations,
+            "annotations": annotations,
             "ownerReferences": [gang.leader],
         },
         "spec": group.spec,
@@ -72,7 +84,7 @@ fn object(gang: &ReplicaGang, group: &DesiredGroup) -> Value {
 
 /// The patch that the group needs. A minimum is only raised: existing workers stay members when their leader is briefly
 /// not ready.
-fn correction(group: &DesiredGroup, current: &DynamicObject) -> Option<Value> {
+fn correction(gang: &ReplicaGang, group: &DesiredGroup, current: &DynamicObject) -> Option<Value> {
     let (desired, current_spec) = (&group.spec, &current.data["spec"]);
     let mut patch = json!({});
     if let Some(minimum) = group.minimum {
@@ -92,7 +104,20 @@ fn correction(group: &DesiredGroup, current: &DynamicObject) -> Option<Value> {
     if annotation.map(String::as_str) != min_resources.as_str() {
         patch["metadata"]["annotations"][MIN_RESOURCES] = min_resources.clone();
     }
+    let later = later_pods(gang, group);
+    if current.metadata.annotations.as_ref().and_then(|all| all.get(LATER_PODS)) != later.as_ref() {
+        patch["metadata"]["annotations"][LATER_PODS] = json!(later);
+    }
+    let mode = disruption::annotation(current_spec, gang.disruption_mode);
+    disruption::correct_annotation(&mut patch, current.metadata.annotations.as_ref(), mode.as_deref());
     (patch != json!({})).then_some(patch)
+}
+
+/// The workers that are created only after their leader runs, as annotation value.
+fn later_pods(gang: &ReplicaGang, group: &DesiredGroup) -> Option<String> {
+    let pod = gang.later_worker.clone()?;
+    let part = LaterPods { group: group.later_group.clone(), count: gang.size, pod };
+    Some(json!([[part]]).to_string())
 }
 
 /// A merge patch that removes old entries which the new value lacks.

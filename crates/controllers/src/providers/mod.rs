@@ -14,6 +14,7 @@ use std::fmt::Debug;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::group::DisruptionMode;
 use muster_api::invalid::InvalidField;
 use muster_api::native::NativeVersion;
 use muster_api::owners::leader_worker_set::Replica;
@@ -21,6 +22,7 @@ use muster_api::owners::{Membership, ProviderName};
 use muster_api::resources::BaseUnits;
 use muster_api::selector::Labels;
 use muster_api::wire::Pod;
+use muster_api::wire::pod::PodSpec;
 
 use crate::reconcile::Plan;
 
@@ -39,8 +41,14 @@ pub struct ReplicaGang {
     pub min_resources: BaseUnits,
     /// The number of pods that `min_resources` covers.
     pub pods: i64,
+    /// The number of pods of the replica.
+    pub size: i64,
+    /// What its workers require, if they are created only after their leader runs.
+    pub later_worker: Option<PodSpec>,
     /// The leader's `priorityClassName`; may be empty.
     pub priority_class_name: String,
+    /// Whether its pods are evicted individually or together.
+    pub disruption_mode: DisruptionMode,
     /// The annotations of the set.
     pub set_annotations: Labels,
 }

@@ -31,7 +31,10 @@ impl SchedulerProvider for Muster {
     }
 
     fn create_pod_group_if_not_exists(&self, gang: &ReplicaGang, current: Option<&DynamicObject>) -> Plan {
-        let mut spec = json!({"policy": {"gang": {"minCount": gang.min_member}}});
+        let mut spec = json!({
+            "policy": {"gang": {"minCount": gang.min_member}},
+            "disruptionMode": gang.disruption_mode.as_str(),
+        });
         if !gang.min_resources.is_empty() {
             // The number of pods lets Muster detect when all of them exist and no capacity is needed for later ones.
             let mut min_resources = gang.min_resources.clone();
@@ -44,6 +47,7 @@ impl SchedulerProvider for Muster {
         let group = DesiredGroup {
             resource: ApiResource::erase::<PodGroup>(&()),
             name: self.group_name(&gang.replica),
+            later_group: self.group_name(&gang.replica),
             annotations: Value::Null,
             spec,
             minimum: Some("/policy/gang/minCount"),

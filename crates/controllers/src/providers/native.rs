@@ -20,6 +20,7 @@ use serde_json::json;
 
 use super::ensure::{DesiredGroup, ensure};
 use super::{ReplicaGang, SchedulerProvider};
+use crate::disruption;
 use crate::reconcile::Plan;
 
 const NAME_CHARS_MAX: usize = 253;
@@ -59,7 +60,9 @@ impl SchedulerProvider for Native {
                 PodGroupTemplate { name, scheduling_policy, priority_class_name, ..PodGroupTemplate::default() };
             self.0.encode_workload_spec(WorkloadSpec { controller_ref: None, pod_group_templates: vec![group] })
         } else {
-            let spec = PodGroupSpec { scheduling_policy, priority_class_name, ..PodGroupSpec::default() };
+            let disruption_mode = Some(disruption::native(gang.disruption_mode));
+            let spec =
+                PodGroupSpec { scheduling_policy, priority_class_name, disruption_mode, ..PodGroupSpec::default() };
             self.0.encode_pod_group_spec(spec)
         };
         let min_resources = json!(requests::to_quantities(&gang.min_resources)).to_string();
@@ -67,6 +70,7 @@ impl SchedulerProvider for Native {
         let group = DesiredGroup {
             resource: self.0.group_objects(),
             name: self.group_name(&gang.replica),
+            later_group: if self.is_inline() { GROUP.to_owned() } else { self.group_name(&gang.replica) },
             annotations: json!(min_resources.into_iter().collect::<Labels>()),
             spec,
             minimum: self.0.can_change_min_count().then_some("/schedulingPolicy/gang/minCount"),

@@ -38,6 +38,7 @@ impl SchedulerProvider for SchedulerPlugins {
         let group = DesiredGroup {
             resource: ApiResource::erase::<PodGroup>(&()),
             name: self.group_name(&gang.replica),
+            later_group: self.group_name(&gang.replica),
             annotations: Value::Null,
             spec,
             minimum: Some("/minMember"),

@@ -46,6 +46,7 @@ impl SchedulerProvider for Volcano {
         let group = DesiredGroup {
             resource: ApiResource::erase::<PodGroup>(&()),
             name: self.group_name(&gang.replica),
+            later_group: self.group_name(&gang.replica),
             annotations: json!(annotations),
             spec,
             minimum: Some("/minMember"),

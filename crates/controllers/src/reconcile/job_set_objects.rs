@@ -3,19 +3,20 @@
 //! They are made and compared in the internal form of the native API. Fields that a server or other writers fill in are ignored when objects are compared. Must not depend on the caches.
 
 use kube::core::{ApiResource, DynamicObject};
-use muster_api::keys::annotations::WHOLE_RESOURCES;
+use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS};
 use muster_api::native::NativeVersion;
 use muster_api::native::pod_group::{PodGroupSpec, WorkloadReference};
 use muster_api::native::policy::SchedulingPolicy;
 use muster_api::native::workload::{ControllerReference, PodGroupTemplate, WorkloadSpec};
+use muster_api::owners::Reference;
 use muster_api::owners::job_set::{GangGroup, Gangs, labels};
-use muster_api::owners::requests::to_quantities;
 use muster_api::selector::Labels;
 use muster_api::wire::JobSet;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::owner_reference;
+use crate::disruption;
 
 /// The change that an object needs.
 #[derive(Debug, PartialEq)]
@@ -34,7 +35,8 @@ fn encode(spec: WorkloadSpec, native: Option<NativeVersion>) -> Value {
         return version.encode_workload_spec(spec);
     }
     let groups = spec.pod_group_templates.iter().map(|template| {
-        let mut group = json!({"name": template.name, "policy": template.scheduling_policy});
+        let mode = disruption::written(&json!(template)).as_str();
+        let mut group = json!({"name": template.name, "policy": template.scheduling_policy, "disruptionMode": mode});
         if !template.priority_class_name.is_empty() {
             group["priorityClassName"] = json!(template.priority_class_name);
         }
@@ -53,6 +55,7 @@ fn decode(spec: &Value, native: Option<NativeVersion>) -> Vec<PodGroupTemplate> 
         name: text(&group["name"]),
         scheduling_policy: SchedulingPolicy::deserialize(&group["policy"]).unwrap_or_default(),
         priority_class_name: text(&group["priorityClassName"]),
+        disruption_mode: Some(disruption::native(disruption::written(group))),
         ..PodGroupTemplate::default()
     });
     groups.collect()
@@ -67,6 +70,7 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
             name: group.name.clone(),
             scheduling_policy: SchedulingPolicy::gang(group.minimum()),
             priority_class_name: group.priority_class_name.clone(),
+            disruption_mode: Some(disruption::native(group.disruption_mode)),
             ..PodGroupTemplate::default()
         })
         .collect();
@@ -81,10 +85,11 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
         kind: "JobSet".to_owned(),
         name: set.metadata.name.clone().unwrap_or_default(),
     };
-    // Where groups are separate objects, each of them carries the total.
-    let whole = whole_resources(gangs).filter(|_| native.is_none_or(|version| version.pod_groups().is_none()));
+    // Where groups are separate objects, each of them says what comes later.
+    let later = later_pods(gangs, native).filter(|_| native.is_none_or(|version| version.pod_groups().is_none()));
     let spec = encode(WorkloadSpec { controller_ref: Some(reference), pod_group_templates: templates }, native);
-    object(set, &gangs.workload, kind, whole, &spec)
+    let modes = workload_modes(&decode(&spec, native), gangs, native);
+    object(set, &gangs.workload, kind, [(LATER_PODS, later), (DISRUPTION_MODE, modes)], &spec)
 }
 
 /// The PodGroup of a group, or of one of its replicas.
@@ -100,14 +105,34 @@ pub(super) fn pod_group(
         workload_ref: Some(workload_ref),
         scheduling_policy: SchedulingPolicy::gang(group.minimum()),
         priority_class_name: group.priority_class_name.clone(),
+        disruption_mode: Some(disruption::native(group.disruption_mode)),
         ..PodGroupSpec::default()
     });
-    object(set, name, kind, whole_resources(gangs), &spec)
+    let mode = disruption::annotation(&spec, group.disruption_mode);
+    object(set, name, kind, [(LATER_PODS, later_pods(gangs, Some(version))), (DISRUPTION_MODE, mode)], &spec)
 }
 
-fn object(set: &JobSet, name: &str, kind: &ApiResource, whole: Option<String>, spec: &Value) -> Value {
+/// The annotation with the modes of the groups in a Workload that its fields do not say. Where groups are separate
+/// objects, each of them says its own.
+fn workload_modes(groups: &[PodGroupTemplate], gangs: &Gangs, native: Option<NativeVersion>) -> Option<String> {
+    if native.is_some_and(|version| version.pod_groups().is_some()) {
+        return None;
+    }
+    let modes = gangs.groups.iter().map(|group| (group.name.as_str(), group.disruption_mode)).collect();
+    let written = groups.iter().map(|group| (group.name.as_str(), disruption::written(&json!(group))));
+    disruption::annotation_by_name(written, &modes)
+}
+
+fn object(
+    set: &JobSet,
+    name: &str,
+    kind: &ApiResource,
+    annotations: [(&str, Option<String>); 2],
+    spec: &Value,
+) -> Value {
     let metadata = &set.metadata;
-    let annotations: Labels = whole.map(|text| (WHOLE_RESOURCES.to_owned(), text)).into_iter().collect();
+    let annotations = annotations.into_iter().filter_map(|(key, text)| Some((key.to_owned(), text?)));
+    let annotations: Labels = annotations.collect();
     json!({
         "apiVersion": kind.api_version, "kind": kind.kind,
         "metadata": {
@@ -120,20 +145,32 @@ fn object(set: &JobSet, name: &str, kind: &ApiResource, whole: Option<String>, s
     })
 }
 
-/// The total of all gangs that start one after another, as annotation value: the first gang waits until that much is
-/// free.
-fn whole_resources(gangs: &Gangs) -> Option<String> {
-    (!gangs.whole_resources.is_empty()).then(|| json!(to_quantities(&gangs.whole_resources)).to_string())
+/// The pods of gangs that start one after another, as annotation value. Pods join a group of the Workload, or a PodGroup
+/// where groups are separate objects.
+fn later_pods(gangs: &Gangs, native: Option<NativeVersion>) -> Option<String> {
+    if gangs.later.is_empty() {
+        return None;
+    }
+    let mut stages = gangs.later.clone();
+    if native.is_some_and(|version| version.pod_groups().is_some()) {
+        for part in stages.iter_mut().flatten() {
+            let group = std::mem::take(&mut part.group);
+            part.group =
+                Reference { workload: Some(gangs.workload.clone()), group, replica_key: None }.pod_group_name();
+        }
+    }
+    Some(json!(stages).to_string())
 }
 
 fn annotation(object: &DynamicObject) -> Option<&str> {
-    object.metadata.annotations.as_ref().and_then(|all| all.get(WHOLE_RESOURCES)).map(String::as_str)
+    object.metadata.annotations.as_ref().and_then(|all| all.get(LATER_PODS)).map(String::as_str)
 }
 
 /// The change that a Workload of a set needs.
 pub(super) fn workload_correction(
     current: &DynamicObject,
     desired: &Value,
+    gangs: &Gangs,
     native: Option<NativeVersion>,
 ) -> Correction {
     let (current_groups, desired_groups) = (decode(&current.data["spec"], native), decode(&desired["spec"], native));
@@ -142,24 +179,33 @@ pub(super) fn workload_correction(
         one.name == other.name && has_class(&one.priority_class_name, &other.priority_class_name, native)
     };
     let is_same_shape = current_groups.len() == desired_groups.len()
-        && desired_groups.iter().all(|group| current_groups.iter().any(|one| same(one, group)))
-        && annotation(current) == desired["metadata"]["annotations"][WHOLE_RESOURCES].as_str();
+        && desired_groups.iter().all(|group| current_groups.iter().any(|one| same(one, group)));
     if !is_same_shape {
         return Correction::Recreate;
     }
+    let mut patch = json!({});
+    let later = &desired["metadata"]["annotations"][LATER_PODS];
+    if annotation(current) != later.as_str() {
+        patch["metadata"]["annotations"][LATER_PODS] = later.clone();
+    }
+    let modes = workload_modes(&current_groups, gangs, native);
+    disruption::correct_annotation(&mut patch, current.metadata.annotations.as_ref(), modes.as_deref());
     let minimum = |group: &PodGroupTemplate| group.scheduling_policy.gang.as_ref().map(|gang| gang.min_count);
-    if current_groups.iter().all(|group| desired_of(group).map(minimum) == Some(minimum(group))) {
-        return Correction::None;
+    if current_groups.iter().any(|group| desired_of(group).map(minimum) != Some(minimum(group))) {
+        if native.is_some_and(|version| !version.can_change_min_count()) {
+            return Correction::Recreate;
+        }
+        // A native version whose minimums can be changed has the internal form.
+        let (list, policy) =
+            if native.is_some() { ("podGroupTemplates", "schedulingPolicy") } else { ("podGroups", "policy") };
+        // A merge patch replaces the whole list, so every other field is repeated.
+        let mut groups = current.data["spec"][list].clone();
+        for (index, group) in current_groups.iter().enumerate() {
+            groups[index][policy]["gang"]["minCount"] = json!(desired_of(group).and_then(minimum));
+        }
+        patch["spec"][list] = groups;
     }
-    if !native.is_some_and(NativeVersion::can_change_min_count) {
-        return Correction::Recreate;
-    }
-    // Such a version has the internal form. A merge patch replaces the whole list, so every other field is repeated.
-    let mut templates = current.data["spec"]["podGroupTemplates"].clone();
-    for (index, group) in current_groups.iter().enumerate() {
-        templates[index]["schedulingPolicy"]["gang"]["minCount"] = json!(desired_of(group).and_then(minimum));
-    }
-    Correction::Patch(json!({"spec": {"podGroupTemplates": templates}}))
+    if patch == json!({}) { Correction::None } else { Correction::Patch(patch) }
 }
 
 /// Whether a group has the desired class. A server without priority classes of groups drops the field.
@@ -185,15 +231,18 @@ pub(super) fn pod_group_correction(
         }
         patch["spec"]["schedulingPolicy"] = json!(SchedulingPolicy::gang(group.minimum()));
     }
-    let whole = whole_resources(gangs);
-    if annotation(current) != whole.as_deref() {
-        patch["metadata"]["annotations"][WHOLE_RESOURCES] = json!(whole);
+    let later = later_pods(gangs, Some(version));
+    if annotation(current) != later.as_deref() {
+        patch["metadata"]["annotations"][LATER_PODS] = json!(later);
     }
+    let mode = disruption::annotation(&current.data["spec"], group.disruption_mode);
+    disruption::correct_annotation(&mut patch, current.metadata.annotations.as_ref(), mode.as_deref());
     if patch == json!({}) { Correction::None } else { Correction::Patch(patch) }
 }
 
 #[cfg(test)]
 mod tests {
+    use muster_api::later_pods::LaterPods;
     use muster_api::owners::job_set::gangs;
 
     use super::*;
@@ -230,16 +279,22 @@ mod tests {
     fn correct_workload_is_unchanged_and_new_minimums_are_patched_where_mutable() {
         let (before, after) = (set(2, ["", ""]), set(3, ["", ""]));
         for version in VERSIONS {
-            let current = workload(&before, &gangs_of(&before), version, &kind());
-            assert_eq!(workload_correction(&cached(&current), &current, version), Correction::None, "{version:?}");
-            let desired = workload(&after, &gangs_of(&after), version, &kind());
-            let correction = workload_correction(&cached(&current), &desired, version);
-            if version == Some(NativeVersion::V1beta1) {
-                let Correction::Patch(patch) = correction else { panic!("{correction:?}") };
-                assert_eq!(patch["spec"]["podGroupTemplates"], desired["spec"]["podGroupTemplates"]);
-            } else {
-                assert_eq!(correction, Correction::Recreate, "{version:?}");
-            }
+            let (old, new) = (gangs_of(&before), gangs_of(&after));
+            let current = workload(&before, &old, version, &kind());
+            let unchanged = workload_correction(&cached(&current), &current, &old, version);
+            assert_eq!(unchanged, Correction::None, "{version:?}");
+            let desired = workload(&after, &new, version, &kind());
+            let correction = workload_correction(&cached(&current), &desired, &new, version);
+            let list = match version {
+                None => "podGroups",
+                Some(NativeVersion::V1beta1) => "podGroupTemplates",
+                Some(_) => {
+                    assert_eq!(correction, Correction::Recreate, "{version:?}");
+                    continue;
+                }
+            };
+            let Correction::Patch(patch) = correction else { panic!("{correction:?}") };
+            assert_eq!(patch["spec"][list], desired["spec"][list]);
         }
     }
 
@@ -251,8 +306,44 @@ mod tests {
         for version in VERSIONS {
             let current = workload(&two, &gangs_of(&two), version, &kind());
             let desired = workload(&one, &gangs_of(&one), version, &kind());
-            assert_eq!(workload_correction(&cached(&current), &desired, version), Correction::Recreate, "{version:?}");
+            let correction = workload_correction(&cached(&current), &desired, &gangs_of(&one), version);
+            assert_eq!(correction, Correction::Recreate, "{version:?}");
         }
+    }
+
+    #[test]
+    fn changed_disruption_mode_is_an_annotation() {
+        let before = set(2, ["", ""]);
+        let mut after = before.clone();
+        after.metadata.annotations.get_or_insert_default().insert(DISRUPTION_MODE.to_owned(), "Pod".to_owned());
+        let (old, new) = (gangs_of(&before), gangs_of(&after));
+        for version in VERSIONS {
+            let mut current = workload(&before, &old, version, &kind());
+            let desired = workload(&after, &new, version, &kind());
+            let correction = workload_correction(&cached(&current), &desired, &new, version);
+            let annotation = match version {
+                None => json!(r#"{"pg-a":"Pod","pg-b":"Pod"}"#),
+                // It has no field for it: the annotation that said PodGroup is removed.
+                Some(NativeVersion::V1alpha1) => Value::Null,
+                Some(_) => {
+                    assert_eq!(correction, Correction::None, "its PodGroups say it");
+                    continue;
+                }
+            };
+            let Correction::Patch(patch) = correction else { panic!("{correction:?}") };
+            assert_eq!(patch, json!({"metadata": {"annotations": {DISRUPTION_MODE: annotation}}}));
+            current["metadata"]["annotations"] = json!({});
+            if !annotation.is_null() {
+                current["metadata"]["annotations"][DISRUPTION_MODE] = annotation;
+            }
+            let again = workload_correction(&cached(&current), &desired, &new, version);
+            assert_eq!(again, Correction::None, "{version:?}");
+        }
+        let version = NativeVersion::V1beta1;
+        let current = cached(&pod_group(&before, &old, &old.groups[0], "g", (version, &kind())));
+        let correction = pod_group_correction(&current, &new, &new.groups[0], version);
+        let patch = json!({"metadata": {"annotations": {DISRUPTION_MODE: "Pod"}}});
+        assert_eq!(correction, Correction::Patch(patch));
     }
 
     #[test]
@@ -287,12 +378,12 @@ mod tests {
             assert_eq!(correction, if recreated { Correction::Recreate } else { Correction::Patch(patch) });
         }
         let mut whole = new.clone();
-        whole.whole_resources.insert("cpu".to_owned(), 4_000);
+        whole.later = vec![vec![LaterPods { group: "pg-a".to_owned(), count: 2, ..LaterPods::default() }]];
         let version = NativeVersion::V1alpha2;
         let current = cached(&pod_group(&after, &new, &new.groups[0], "g", (version, &kind())));
         let correction = pod_group_correction(&current, &whole, &new.groups[0], version);
         assert!(
-            matches!(&correction, Correction::Patch(patch) if patch["metadata"]["annotations"][WHOLE_RESOURCES].is_string()),
+            matches!(&correction, Correction::Patch(patch) if patch["metadata"]["annotations"][LATER_PODS].as_str().is_some_and(|text| text.contains("w-js.pg-a"))),
             "{correction:?}"
         );
     }

@@ -194,7 +194,7 @@ impl JobSetReconciler<'_> {
             &workloads(self.native),
             &gangs.workload,
             || desired.clone(),
-            |current| objects::workload_correction(current, &desired, self.native),
+            |current| objects::workload_correction(current, &desired, gangs, self.native),
         )
     }
 

@@ -1,18 +1,15 @@
 //! Reconciles the PodGroup of a Job: created when the Job is a gang, with a minimum that follows the Job.
 
-use kube::core::ApiResource;
+use kube::core::{ApiResource, DynamicObject};
 use muster_api::owners::job::{self, JobGang};
 use muster_api::wire::{Job, Pod, PodGroup};
 use serde_json::{Value, json};
 
 use super::{CONFLICT_RETRY, Plan, is_controlled_by, owner_reference, target, warning_event};
+use crate::disruption;
 use crate::state::State;
 use crate::write::{ObjectEvent, Target, Write};
 use muster_reflector::Key;
-
-/// Values of `disruptionMode`.
-const POD: &str = "Pod";
-const POD_GROUP: &str = "PodGroup";
 
 /// Decides what to write for a Job.
 pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
@@ -38,9 +35,8 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
             Some(Write::Create { object: object(job, &gang, minimum(state, job, &gang), &resource), resource })
         }
         (Some(_), Some(group)) if group.metadata.deletion_timestamp.is_some() => None,
-        (Some(gang), Some(group)) if ours.is_some() => {
-            return Plan::of(correction(job, &gang, minimum(state, job, &gang), group, &resource));
-        }
+        (Some(gang), Some(group)) if ours.is_some() => correction(&gang, minimum(state, job, &gang), group)
+            .map(|body| Write::Patch { target: Target::of(&resource, group), body }),
         // It belongs to a deleted Job of this name.
         (Some(_), Some(group)) if is_controlled_by_job(group, name) => {
             Some(Write::Delete { target: Target::of(&resource, group) })
@@ -57,7 +53,7 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
     Plan::of(write.into_iter().collect())
 }
 
-fn is_controlled_by_job(group: &kube::core::DynamicObject, name: &str) -> bool {
+fn is_controlled_by_job(group: &DynamicObject, name: &str) -> bool {
     super::controller_of(&group.metadata).is_some_and(|owner| owner.kind == "Job" && owner.name == name)
 }
 
@@ -73,42 +69,21 @@ fn minimum(state: &State, job: &Job, gang: &JobGang) -> i64 {
     gang.min_count.min(completions - deleted).max(1)
 }
 
-/// Patches the group to the desired state, and reports a disruption mode that cannot be changed.
-fn correction(
-    job: &Job,
-    gang: &JobGang,
-    minimum: i64,
-    group: &kube::core::DynamicObject,
-    resource: &ApiResource,
-) -> Vec<Write> {
-    let mut writes = Vec::new();
-    if group.data.pointer("/spec/policy/gang/minCount").and_then(Value::as_i64) != Some(minimum) {
-        let body = json!({"spec": {"policy": {"gang": {"minCount": minimum}}}});
-        writes.push(Write::Patch { target: Target::of(resource, group), body });
+/// The patch that the group needs.
+fn correction(gang: &JobGang, minimum: i64, group: &DynamicObject) -> Option<Value> {
+    let mut patch = json!({});
+    let spec = &group.data["spec"];
+    if spec["policy"]["gang"]["minCount"].as_i64() != Some(minimum) {
+        patch["spec"]["policy"]["gang"]["minCount"] = json!(minimum);
     }
-    let (current, desired) =
-        (group.data.pointer("/spec/disruptionMode").and_then(Value::as_str), disruption_mode(gang));
-    let current = current.unwrap_or(POD);
-    if current != desired {
-        let note = format!(
-            "disruptionMode: the Job asks for {desired} and PodGroup {} has {current}, which cannot be changed; delete the PodGroup to have it recreated as the Job asks.",
-            gang.group
-        );
-        let event = ObjectEvent { regarding: target(job), warning: true, reason: "DisruptionModeUnchanged", note };
-        writes.push(Write::Event(event));
-    }
-    writes
-}
-
-fn disruption_mode(gang: &JobGang) -> &'static str {
-    if gang.evicts_whole_group { POD_GROUP } else { POD }
+    let mode = disruption::annotation(spec, gang.disruption_mode);
+    disruption::correct_annotation(&mut patch, group.metadata.annotations.as_ref(), mode.as_deref());
+    (patch != json!({})).then_some(patch)
 }
 
 fn object(job: &Job, gang: &JobGang, minimum: i64, resource: &ApiResource) -> Value {
-    let mut spec = json!({"policy": {"gang": {"minCount": minimum}}});
-    if gang.evicts_whole_group {
-        spec["disruptionMode"] = json!(POD_GROUP);
-    }
+    let mode = gang.disruption_mode.as_str();
+    let mut spec = json!({"policy": {"gang": {"minCount": minimum}}, "disruptionMode": mode});
     if !gang.priority_class_name.is_empty() {
         spec["priorityClassName"] = json!(gang.priority_class_name);
     }

@@ -7,8 +7,10 @@
 use std::time::Duration;
 
 use kube::core::DynamicObject;
+use muster_api::group::DisruptionMode;
 use muster_api::invalid::FieldPath;
 use muster_api::keys::annotations::GANG_MODE;
+use muster_api::later_pods::{LATER_PODS_MAX, reduced};
 use muster_api::owners::leader_worker_set::{self as lws, Replica, is_leader, labels};
 use muster_api::owners::requests::{add_multiple, requests_of};
 use muster_api::owners::{GangConfigError, event_reasons, references_group};
@@ -133,8 +135,14 @@ fn gang(
     let is_exclusive = annotations.contains_key(lws::EXCLUSIVE_TOPOLOGY);
     let workers_can_exist =
         (!waits_for_leader || is_ready(leader)) && (!is_exclusive || !leader.spec.node_name.is_empty());
-    // If leader and workers use different nodes, the placement of the leader cannot check capacity for the workers.
+    // If leader and workers use different nodes, a sum says nothing about capacity for the workers.
     let pods = if workers_can_exist || have_same_node_constraints(template) { size } else { 1 };
+    let worker = reduced(&template.worker_template.spec).map_err(|error| {
+        let path = FieldPath::Root("spec.leaderWorkerTemplate.workerTemplate.spec");
+        invalid(path.invalid("", error).to_string())
+    })?;
+    let is_checked = (2..=LATER_PODS_MAX).contains(&size);
+    let worker = ((waits_for_leader || is_exclusive) && is_checked).then_some(worker);
     Ok(ReplicaGang {
         namespace: leader.metadata.namespace.clone().unwrap_or_default(),
         replica,
@@ -142,9 +150,20 @@ fn gang(
         min_member: if workers_can_exist { size } else { 1 },
         min_resources: min_resources(leader, template, pods)?,
         pods,
+        size,
+        later_worker: worker,
         priority_class_name: leader.spec.priority_class_name.clone(),
+        disruption_mode: disruption_mode(set)?,
         set_annotations: set.metadata.annotations.clone().unwrap_or_default(),
     })
+}
+
+/// The mode on the set. A replica that lost members does no work, so it is evicted whole unless the set says otherwise.
+fn disruption_mode(set: &LeaderWorkerSet) -> Result<DisruptionMode, GangConfigError> {
+    let none = Labels::new();
+    let annotations = set.metadata.annotations.as_ref().unwrap_or(&none);
+    let mode = DisruptionMode::annotated(annotations, &FieldPath::Root("metadata"));
+    Ok(mode.map_err(|error| invalid(error.to_string()))?.unwrap_or(DisruptionMode::PodGroup))
 }
 
 /// Whether leader and workers have the same node constraints.

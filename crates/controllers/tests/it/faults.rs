@@ -31,7 +31,8 @@ async fn check(cluster: &TestCluster, seed: u64) {
     for set in cluster.list("jobset.x-k8s.io/v1alpha2", "JobSet").await {
         let whole = set["metadata"]["annotations"]["muster.dev/gang-mode"] == "Gang";
         let (group, minimum) = if whole { (format!("pg-{}", name(&set)), 4) } else { ("pg-workers".to_owned(), 2) };
-        let spec = json!([{"name": group, "policy": {"gang": {"minCount": minimum}}}]);
+        let policy = json!({"gang": {"minCount": minimum}});
+        let spec = json!([{"name": group, "policy": policy, "disruptionMode": "PodGroup"}]);
         workloads.insert(format!("w-{}", name(&set)), (set["metadata"]["uid"].clone(), spec));
         let in_set = |pod: &&Value| pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] == name(&set);
         let mut count = 0;

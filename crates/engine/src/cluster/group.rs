@@ -161,8 +161,8 @@ pub(crate) struct Group {
     attempts: BTreeMap<String, Attempts>,
     /// How far it has got.
     pub(crate) lifecycle: Lifecycle,
-    /// The UID of its object, if that belonged to a leader when it was last seen.
-    pub(crate) led_object: Option<String>,
+    /// The UID of the owner that its object was made for when it was last seen.
+    pub(crate) owner: Option<String>,
     /// The preemptor that it was last evicted for as a whole, until it stays after all or is back on nodes.
     pub(crate) preempted_by: Option<Arc<Subject>>,
     /// When the latest confirmed start of found members was decided, and its minimum, according to their stamps.
@@ -210,7 +210,7 @@ impl Group {
             priorities: BTreeMap::new(),
             attempts: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
-            led_object: None,
+            owner: None,
             preempted_by: None,
             latest_stamp: None,
             decisions: 0,
@@ -289,6 +289,16 @@ impl Group {
         !self.admits_single_members() && self.definition.current().is_some_and(|spec| !spec.min_resources.is_empty())
     }
 
+    /// Whether it has later pods and has not started.
+    pub(crate) fn must_fit_later_pods(&self) -> bool {
+        !self.admits_single_members() && self.definition.current().is_some_and(|spec| !spec.later.is_empty())
+    }
+
+    /// Whether more must fit than its members when it starts.
+    pub(crate) fn must_fit_more(&self) -> bool {
+        self.must_fit_min_resources() || self.must_fit_later_pods()
+    }
+
     /// Whether it has bound members of a start that is not confirmed, or was reopened after a kubelet refused a
     /// founder.
     pub(crate) fn start_is_open(&self) -> bool {
@@ -353,6 +363,12 @@ impl Group {
         }
     }
 
+    /// The first subset with fewer members than its minimum, and how many it has.
+    pub(crate) fn incomplete_subset(&self) -> Option<(&Subset, u32)> {
+        let mut subsets = self.rules.iter().zip(self.member_counts.iter().map(MemberCounts::present));
+        subsets.find(|(rule, present)| *present < rule.min_member)
+    }
+
     /// The lowest priority among its members.
     pub(crate) fn lowest_member_priority(&self) -> Option<i32> {
         self.priorities.keys().next().copied()
@@ -362,7 +378,8 @@ impl Group {
     /// member for its priority.
     pub(crate) fn subset_of(&self, pod: &Pod, shared_priority: Option<i32>) -> Result<usize, Exclusion> {
         let since = self.definition.last().and_then(|spec| spec.members_since_ms);
-        if since.is_some_and(|since| pod.created_ms < since) || self.has_later_attempt(pod) {
+        if since.is_some_and(|since| pod.created_ms < since) || self.has_later_attempt(pod) || self.has_other_owner(pod)
+        {
             return Err(Exclusion::Former);
         }
         if let Some(shared) = shared_priority
@@ -386,6 +403,11 @@ impl Group {
             self.attempts.get(&attempt.owner).is_some_and(|attempts| attempt.number < attempts.latest)
         };
         pod.attempt.as_ref().is_some_and(is_earlier)
+    }
+
+    fn has_other_owner(&self, pod: &Pod) -> bool {
+        let owner = self.definition.last().and_then(|spec| spec.owner.as_ref());
+        owner.zip(pod.attempt.as_ref()).is_some_and(|(owner, attempt)| attempt.owner != *owner)
     }
 
     /// A member of this attempt is new. Returns whether those of an earlier one do not count any more.

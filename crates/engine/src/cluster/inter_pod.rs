@@ -17,6 +17,11 @@ impl Cluster {
         self.topology.acquire_labels(namespace, labels)
     }
 
+    /// Drops a reference to a set of labels without a pod.
+    pub(crate) fn release_labels(&mut self, id: LabelSetId) {
+        self.topology.release_labels(id);
+    }
+
     /// The class of a pod with these labels. `take_moved_pods` tells which pods its terms concern. The caller assigns
     /// the class to a pod or releases it.
     pub(crate) fn acquire_class(&mut self, spec: &Arc<ClassSpec>, labels: LabelSetId) -> ClassId {

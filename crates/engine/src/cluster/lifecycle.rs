@@ -100,7 +100,7 @@ pub(crate) enum Cause {
     Ended,
     /// It had lost members, and the rest is deleted: the next start is new.
     GivenUp,
-    /// The object belongs to another leader: it is another group.
+    /// The object was made for another owner: it is another group.
     Replaced,
     /// Everything has been listed, and no member of the recorded start is there.
     FormerNotFound,

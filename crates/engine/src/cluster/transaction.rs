@@ -158,6 +158,20 @@ impl<'a> Transaction<'a> {
         })
     }
 
+    /// Where room is used for expected pods since a savepoint, in order.
+    pub(crate) fn occupied_since(&self, savepoint: Savepoint) -> Vec<(ClassId, NodeId)> {
+        let occupied = self.log[savepoint.0..].iter().filter_map(|undo| match undo {
+            Undo::Occupied { class, node } => Some((*class, *node)),
+            _ => None,
+        });
+        occupied.collect()
+    }
+
+    /// Where room is used for expected pods, in order.
+    pub(crate) fn occupied(&self) -> Vec<(ClassId, NodeId)> {
+        self.occupied_since(Savepoint(0))
+    }
+
     /// Commits the placements and undoes everything else. Returns the pods placed and where.
     pub(crate) fn commit(mut self) -> Vec<(PodId, NodeId)> {
         let placed: Vec<_> = self.placed().collect();

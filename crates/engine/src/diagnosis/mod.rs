@@ -254,6 +254,9 @@ pub struct Shortfall {
     /// The required members fit, but the cluster has too little left for the `minResources` of the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gap: Option<ResourceGap>,
+    /// The required members fit, but not pods that their owner creates later.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub later: Option<LaterGap>,
     /// How certain this is.
     pub proof: Proof,
     /// Why there was no preemption.
@@ -274,6 +277,19 @@ pub struct ResourceGap {
     /// How much of that is needed by incomplete groups that started earlier.
     #[serde(default)]
     pub owed: i64,
+}
+
+/// Pods that an owner creates later, for which there is no room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaterGap {
+    /// The group that they join.
+    pub group: String,
+    /// How many.
+    pub pods: u32,
+    /// How many of them would fit.
+    pub fit: u32,
+    /// Whether they run at the same time as the group.
+    pub beside: bool,
 }
 
 /// The maximum number of classes in a shortfall.

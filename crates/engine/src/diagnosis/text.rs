@@ -3,7 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Closest, Diagnosis, FitError, KindShortfall, Preemption, Proof, Rejection, ResourceGap, Shortfall, Victims, Waiting,
+    Closest, Diagnosis, FitError, KindShortfall, LaterGap, Preemption, Proof, Rejection, ResourceGap, Shortfall,
+    Victims, Waiting,
 };
 use crate::model::pod::RefusalKind;
 
@@ -162,6 +163,13 @@ impl Display for Shortfall {
                 write!(f, ", {} of them for groups that have started and are not complete", text(*owed))?;
             }
             f.write_str(".")?;
+        }
+        if let Some(LaterGap { group, pods, fit, beside }) = &self.later {
+            let when = if *beside { "which run at the same time" } else { "which run after it" };
+            write!(
+                f,
+                " Its owner creates {pods} more pods of {group} later, {when}, and there is room for {fit} of them."
+            )?;
         }
         match self.proof {
             Proof::Impossible => {}
@@ -333,6 +341,7 @@ mod tests {
             would_fit: 6,
             kinds: vec![kind],
             gap: None,
+            later: None,
             proof: Proof::NotFound { steps: 9, alike: false },
             preemption: Preemption::NotTried,
         };

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Millis;
+use super::class::ClassSpec;
 
 /// The identity of a group. Two dialects may use the same name, so the origin is part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -174,6 +175,17 @@ pub struct TopologyConstraint {
     pub required: bool,
 }
 
+/// Pods of one template that their owner creates when others run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaterPods {
+    /// The group that they join.
+    pub group: GroupKey,
+    /// How many members it will have in all, those that exist already included.
+    pub count: u32,
+    /// What each of them requires.
+    pub class: Arc<ClassSpec>,
+}
+
 /// A group as observed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupSpec {
@@ -198,9 +210,10 @@ pub struct GroupSpec {
     /// The total resources of the group, where not all members exist when it starts: base units by name.
     #[serde(default)]
     pub min_resources: BTreeMap<String, i64>,
-    /// Groups of one family share one `min_resources`: groups that start later use up what is left of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub family: Option<String>,
+    /// Pods that exist only after others run, by what runs at the same time. Groups that start one after another have the
+    /// same list, each of them is in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub later: Vec<Vec<LaterPods>>,
     /// The declared cost of evicting it, compared with that of units of the same namespace and priority.
     #[serde(default)]
     pub preemption_cost: i32,
@@ -225,10 +238,10 @@ pub struct GroupSpec {
     /// placed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub members_since_ms: Option<Millis>,
-    /// Whether it belongs to a leader pod. Then another object of its name is another group: the start of the former one
-    /// does not count for it.
-    #[serde(default)]
-    pub has_leader: bool,
+    /// The UID of the owner that it was made for. Under another owner it is another group, for which the start of the
+    /// former one does not count; nor do members that say that they are of another owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
     /// The UID of the object: binds are stamped with it. Empty if it is not known; then a start cannot be recognised
     /// after a restart.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -252,7 +265,7 @@ impl GroupSpec {
             topology: Vec::new(),
             schedule_timeout_ms: None,
             min_resources: BTreeMap::new(),
-            family: None,
+            later: Vec::new(),
             preemption_cost: 0,
             degraded_policy: DegradedPolicy::default(),
             open: false,
@@ -260,7 +273,7 @@ impl GroupSpec {
             parent: None,
             recorded: RecordedStart::None,
             members_since_ms: None,
-            has_leader: false,
+            owner: None,
             uid: String::new(),
         }
     }

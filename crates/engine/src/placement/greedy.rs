@@ -73,7 +73,7 @@ pub(super) fn fill(transaction: &mut Transaction<'_>, cache: &mut Cache, request
 
 fn fill_lot(transaction: &mut Transaction<'_>, cache: &mut Cache, request: &PlacementRequest, lot: &Lot) {
     let done = placed_count(transaction, lot);
-    place_lot(transaction, cache, request, lot, done, lot.pods.len());
+    place_lot(transaction, cache, request, lot, done, lot.len());
 }
 
 /// Places the pods `from..to` of a lot while there is room, and returns how many were placed.

@@ -66,11 +66,11 @@ impl PlacementRequest {
         rest
     }
 
-    /// The number of pods of each subset.
+    /// The number of pods of each subset, expected ones included.
     pub(crate) fn pods_by_subset(&self) -> Vec<u32> {
         let mut pods = vec![0; self.needs.len()];
         for lot in &self.lots {
-            pods[lot.subset] += lot.pods.len() as u32;
+            pods[lot.subset] += lot.len() as u32;
         }
         pods
     }

@@ -93,12 +93,12 @@ impl Kep5710<'_, '_> {
         placement::place(self.transaction, self.cache, self.request, self.steps_max) == Verdict::Placed
     }
 
-    /// The classes of the group's pods that were placed, by node.
+    /// The classes of the group's pods that were placed, expected ones included, by node.
     fn placed(&self) -> BTreeMap<NodeId, Vec<ClassId>> {
         let mut placed: BTreeMap<NodeId, Vec<ClassId>> = BTreeMap::new();
-        for (pod, node) in self.transaction.placed() {
+        let class_of = |(pod, node): (PodId, NodeId)| (self.transaction.cluster().pod(pod).class, node);
+        for (class, node) in self.transaction.placed().map(class_of).chain(self.transaction.occupied()) {
             let classes = placed.entry(node).or_default();
-            let class = self.transaction.cluster().pod(pod).class;
             if !classes.contains(&class) {
                 classes.push(class);
             }

@@ -123,7 +123,8 @@ impl Planner<'_, '_> {
         let below_costs = costs.after(&minimum.taken, &below);
         let savepoint = self.transaction.savepoint();
         victim_unit::remove_all(self.transaction, taken_units.iter());
-        let fit_anyway = self.places_without(request, &[]).map_or(0, |places| places.len() as u64);
+        let expected: usize = request.lots.iter().map(|lot| lot.expected).sum();
+        let fit_anyway = self.places_without(request, &[]).map_or(0, |places| (places.len() + expected) as u64);
         let most = self.most_that_fit(request, &below_units).ok().flatten();
         let most = most.filter(|most| most.needs_total() > fit_anyway);
         let violating = below_costs.violating();
@@ -165,7 +166,9 @@ impl Planner<'_, '_> {
         let placed: BTreeSet<PodId> = places.into_iter().map(|(pod, _)| pod).collect();
         let mut most = PlacementRequest { needs: vec![0; request.needs.len()], ..request.clone() };
         for lot in &request.lots {
-            most.needs[lot.subset] += lot.pods.iter().filter(|pod| placed.contains(pod)).count() as u32;
+            // Room for expected pods is always needed.
+            let pods = lot.expected + lot.pods.iter().filter(|pod| placed.contains(pod)).count();
+            most.needs[lot.subset] += pods as u32;
         }
         match verdict {
             Verdict::Placed if most.needs_total() > 0 => Ok(Some(most)),

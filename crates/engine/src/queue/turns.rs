@@ -16,10 +16,17 @@ const CHEAP_STEPS_MAX: u64 = 1000;
 pub(super) struct Turns {
     /// The virtual time: when the last attempt began, if every namespace had the scheduler for itself.
     now: u64,
-    /// By namespace: the virtual time at which its last attempt ended, if that is not over. Kept only while a namespace
-    /// with an expensive attempt lets others go first.
+    /// By namespace: the virtual time at which its last attempt ended; those that are over may still be listed. Empty
+    /// unless a namespace with an expensive attempt lets others go first.
     busy: BTreeMap<Arc<str>, Busy>,
+    /// When the last expensive attempt of all is over: then there is nothing to remember.
+    expensive_until_max: u64,
+    /// With so many namespaces, those that are over are removed.
+    sweep_at: usize,
 }
+
+/// So many namespaces may be over and still be listed.
+const SWEEP_AT_MIN: usize = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct Busy {
@@ -40,10 +47,16 @@ impl Turns {
         let until = begin.saturating_add(steps);
         let expensive_until = if is_expensive { until } else { before.map_or(0, |busy| busy.expensive_until) };
         self.now = begin;
-        self.busy.insert(namespace.clone(), Busy { until, expensive_until });
-        self.busy.retain(|_, busy| busy.until > begin);
-        if !self.busy.values().any(|busy| busy.expensive_until > begin) {
+        self.expensive_until_max = self.expensive_until_max.max(expensive_until);
+        if self.expensive_until_max <= begin {
             self.busy.clear();
+            return;
+        }
+        self.busy.insert(namespace.clone(), Busy { until, expensive_until });
+        if self.busy.len() >= self.sweep_at.max(SWEEP_AT_MIN) {
+            self.busy.retain(|_, busy| busy.until > begin);
+            // What is left doubles before the next sweep, so that a sweep costs each attempt the same.
+            self.sweep_at = 2 * self.busy.len();
         }
     }
 

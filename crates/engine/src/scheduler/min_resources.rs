@@ -3,12 +3,9 @@
 //!
 //! The shape of later members is not known, so the check compares sums over nodes: what is free on the nodes that the
 //! members may use, minus what incomplete groups that started earlier still need. Otherwise two leaders could count on
-//! the same capacity and wait for workers forever. Groups of one family start one after the other and share their
-//! `minResources`. What a group keeps from others this way is bounded: it was free when the group started, it cannot be
-//! raised later, it lapses after a while, and it never binds a group of a higher priority. Must not depend on why
-//! members are missing.
-
-use std::collections::BTreeMap;
+//! the same capacity and wait for workers forever. What a group keeps from others this way is bounded: it was free when
+//! the group started, it cannot be raised later, it lapses after a while, and it never binds a group of a higher
+//! priority. Where the shape of later members is known, `later_pods` is exact. Must not depend on why members are missing.
 
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
@@ -33,7 +30,8 @@ pub(super) fn gap(
     started_after: Millis,
 ) -> Option<ResourceGap> {
     let group = cluster.group(id);
-    let spec = group.definition.current().filter(|_| group.must_fit_min_resources())?;
+    // What is known of later pods is exact: their room is looked for, and kept.
+    let spec = group.definition.current().filter(|spec| spec.later.is_empty() && group.must_fit_min_resources())?;
     let asked = spec.min_resources.iter().filter(|(_, asked)| **asked > 0);
     asked
         .map(|(resource, asked)| measure_gap(&Counter { cluster, resource, started_after }, id, request, *asked))
@@ -56,15 +54,9 @@ impl Counter<'_> {
         }
     }
 
-    /// What the placed members of a group and its family use.
+    /// What the placed members of a group use.
     fn taken(&self, id: GroupId) -> i64 {
-        let group = self.cluster.group(id);
-        let is_family = |(other, one): &(GroupId, &Group)| *other == id || is_same_family(one, group);
-        let groups: Vec<&Group> = match family_of(group) {
-            None => vec![group],
-            Some(_) => self.cluster.groups().filter(is_family).map(|(_, group)| group).collect(),
-        };
-        groups.into_iter().map(|group| self.of_group(group)).fold(0, i64::saturating_add)
+        self.of_group(self.cluster.group(id))
     }
 
     fn of_group(&self, group: &Group) -> i64 {
@@ -73,37 +65,30 @@ impl Counter<'_> {
         amounts.fold(0, i64::saturating_add)
     }
 
-    /// What other started groups that share nodes with this group still need.
+    /// What other started groups of this priority or a higher one that share nodes with this group still need.
     fn owed(&self, id: GroupId, request: &PlacementRequest) -> i64 {
-        let owed = self.debts(id, request.priority).into_values().filter_map(|debt| {
-            let missing = debt.missing();
-            (missing > 0 && self.share_nodes(debt.asked?.class, request)).then_some(missing)
+        let others = self.cluster.groups().filter(|(other, _)| *other != id);
+        let owed = others.filter_map(|(other, group)| {
+            let (missing, class) = self.debt(other, group, request.priority)?;
+            (missing > 0 && self.share_nodes(class, request)).then_some(missing)
         });
         owed.fold(0, i64::saturating_add)
     }
 
-    /// What the other groups of this priority or a higher one ask for and use. The groups of a family count as one; each
-    /// group is looked at once.
-    fn debts(&self, id: GroupId, priority: i32) -> BTreeMap<Debtor<'_>, Debt> {
-        let own = self.cluster.group(id);
-        let pods = Counter { resource: PODS, ..*self };
-        let mut debts: BTreeMap<Debtor<'_>, Debt> = BTreeMap::new();
-        for (other, group) in self.cluster.groups().filter(|(other, one)| *other != id && !is_same_family(one, own)) {
-            let Some(spec) = group.definition.last() else { continue };
-            let asked = group.min_resource_at_start(self.resource);
-            if (asked.is_none() && spec.family.is_none()) || self.cluster.group_priority(other) < priority {
-                continue;
-            }
-            let debt = debts.entry(family_of(group).map_or(Debtor::Group(other), Debtor::Family)).or_default();
-            debt.taken = debt.taken.saturating_add(self.of_group(group));
-            debt.pods = debt.pods.saturating_add(pods.of_group(group));
-            if let (None, Some(amount), Some(pod)) = (&debt.asked, asked, placed(self.cluster, group).next()) {
-                let pods = spec.min_resources.get(PODS).copied();
-                let amount = if started_ms(group, pod) < self.started_after { 0 } else { amount };
-                debt.asked = Some(Asked { amount, pods, class: pod.class });
-            }
+    /// What a started group of at least this priority still needs, and the class of one of its members. If as many pods as
+    /// requested have a node nothing is missing, even if they request less than `minResources`.
+    fn debt(&self, id: GroupId, group: &Group, priority: i32) -> Option<(i64, ClassId)> {
+        let spec = group.definition.last().filter(|spec| spec.later.is_empty())?;
+        let asked = group.min_resource_at_start(self.resource)?;
+        if self.cluster.group_priority(id) < priority {
+            return None;
         }
-        debts
+        let pod = placed(self.cluster, group).next()?;
+        let is_over = started_ms(group, pod) < self.started_after;
+        let pods = Counter { resource: PODS, ..*self };
+        let is_complete = spec.min_resources.get(PODS).is_some_and(|asked| pods.of_group(group) >= *asked);
+        let missing = if is_over || is_complete { 0 } else { asked.saturating_sub(self.of_group(group)) };
+        Some((missing, pod.class))
     }
 
     fn share_nodes(&self, class: ClassId, request: &PlacementRequest) -> bool {
@@ -111,49 +96,6 @@ impl Counter<'_> {
         let mut nodes = self.cluster.nodes();
         nodes.any(|(_, node)| is_feasible(class, node) && request.lots.iter().any(|lot| is_feasible(lot.class, node)))
     }
-}
-
-/// A group without a family, or a family.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum Debtor<'a> {
-    Group(GroupId),
-    Family(&'a str),
-}
-
-/// What a started group or family asks for, and what its placed members use.
-#[derive(Default)]
-struct Debt {
-    asked: Option<Asked>,
-    taken: i64,
-    pods: i64,
-}
-
-/// What the first started group of a family asks for.
-struct Asked {
-    amount: i64,
-    /// How many pods it asks for.
-    pods: Option<i64>,
-    /// The class of a placed member.
-    class: ClassId,
-}
-
-impl Debt {
-    /// What is still needed. If as many pods as requested have a node nothing is, even if they request less than
-    /// `minResources`.
-    fn missing(&self) -> i64 {
-        match &self.asked {
-            Some(asked) if asked.pods.is_none_or(|pods| self.pods < pods) => asked.amount.saturating_sub(self.taken),
-            _ => 0,
-        }
-    }
-}
-
-fn is_same_family(one: &Group, other: &Group) -> bool {
-    family_of(one).is_some() && family_of(one) == family_of(other)
-}
-
-fn family_of(group: &Group) -> Option<&str> {
-    group.definition.last()?.family.as_deref()
 }
 
 fn placed<'a>(cluster: &'a Cluster, group: &'a Group) -> impl Iterator<Item = &'a Pod> {

@@ -11,6 +11,7 @@ mod eviction;
 mod found_members;
 mod gang_start;
 mod group_states;
+mod later_pods;
 mod min_resources;
 mod observe;
 mod pending_counts;
@@ -34,6 +35,7 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
+use crate::model::group::GroupKey;
 use crate::model::ids::{GroupId, PodId};
 use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
@@ -44,6 +46,7 @@ use crate::score::Scorer;
 use crate::validation_error::ValidationError;
 pub use evaluation::{NodeEvaluation, NodeVerdict};
 pub use group_states::GroupState;
+use later_pods::KeptRoom;
 pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
 use reservation::{Reservation, VainReservations};
@@ -72,6 +75,8 @@ pub(crate) enum Timer {
     Report(Entity),
     /// The reservation of a starving gang ends.
     ReservationEnd,
+    /// Room is no longer kept for the later pods of a group's family.
+    KeptRoomEnd(GroupId),
 }
 
 /// The engine.
@@ -97,6 +102,10 @@ pub struct Engine {
     /// By UID: pods that were refused because there is no room for the names of the resources that they request.
     refused_requests: BTreeMap<String, PodSpec>,
     pub(crate) reservation: Option<Reservation>,
+    /// The room that is kept for later pods, by family.
+    kept_room: BTreeMap<GroupKey, KeptRoom>,
+    /// Groups that wait for room for their later pods, or did when they were last unschedulable.
+    awaiting_later_room: BTreeSet<Entity>,
     /// By namespace.
     vain_reservations: BTreeMap<String, VainReservations>,
     now: Millis,
@@ -154,6 +163,8 @@ impl Engine {
             gone_before_outcome: BTreeMap::new(),
             refused_requests: BTreeMap::new(),
             reservation: None,
+            kept_room: BTreeMap::new(),
+            awaiting_later_room: BTreeSet::new(),
             vain_reservations: BTreeMap::new(),
             now: 0,
             last_attempt: None,
@@ -174,6 +185,7 @@ impl Engine {
         self.now = self.now.max(now);
         if !std::mem::replace(&mut self.has_decided, true) {
             self.forget_starts_without_members();
+            self.keep_room_for_found_groups();
         }
         self.queue.tick(self.now);
         self.fire_timers();
@@ -247,6 +259,7 @@ impl Engine {
                 Timer::SpareEnd(pod) => self.cluster.record(ClusterEvent::PodPreemptible(pod)),
                 Timer::EvictDegraded(group) => self.evict_degraded(group, due),
                 Timer::ReservationEnd => self.reservation_expired(due),
+                Timer::KeptRoomEnd(group) => self.kept_room_ended(group, due),
                 Timer::Report(entity) => {
                     if let Some(report) = self.reports.due(entity, self.now) {
                         let lost = matches!(report.diagnosis, Diagnosis::Degraded { .. });

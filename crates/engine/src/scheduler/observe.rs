@@ -195,7 +195,7 @@ impl Engine {
         error
     }
 
-    fn new_pod(&mut self, spec: &PodSpec) -> PodId {
+    pub(super) fn new_pod(&mut self, spec: &PodSpec) -> PodId {
         let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
         let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
         let label_set = self.cluster.acquire_labels(&spec.id.namespace, &spec.labels);
@@ -470,13 +470,14 @@ impl Engine {
     fn group_seen(&mut self, spec: GroupSpec) -> Result<(), ValidationError> {
         validate::group(&spec)?;
         self.check_no_cycle(&spec)?;
+        self.check_later_pods(&spec)?;
         let id = self.cluster.ensure_group(&spec.key);
         let group = self.cluster.group_mut(id);
         if group.definition.current() == Some(&spec) {
             return Ok(());
         }
-        let former = std::mem::replace(&mut group.led_object, spec.has_leader.then(|| spec.uid.clone()));
-        if former.is_some() && spec.has_leader && former != group.led_object {
+        let former = std::mem::replace(&mut group.owner, spec.owner.clone());
+        if former.is_some() && spec.owner.is_some() && former != spec.owner {
             group.lifecycle.apply(Cause::Replaced);
             group.preempted_by = None;
             self.reports.forget(Entity::Group(id));
@@ -498,6 +499,21 @@ impl Engine {
         self.review_group(id);
         if first || other_mode {
             self.resume_unit_eviction(id);
+        }
+        Ok(())
+    }
+
+    /// Refuses later pods of an unknown profile, or with more resources than there is room for.
+    fn check_later_pods(&self, spec: &GroupSpec) -> Result<(), ValidationError> {
+        let object = || format!("group {}", spec.key);
+        let known = self.config.profiles.len();
+        if let Some(part) = spec.later.iter().flatten().find(|part| usize::from(part.class.profile) >= known) {
+            let reason = format!("there are {known} profiles, and numbers begin at 0");
+            return Err(ValidationError::new(object(), "later.class.profile", part.class.profile, reason));
+        }
+        if !self.knows_later_resources(&spec.later) {
+            let reason = "too many different resource names";
+            return Err(ValidationError::new(object(), "later.class.requests", spec.later.len(), reason));
         }
         Ok(())
     }

@@ -36,7 +36,7 @@ impl Engine {
         }
         let (mut plans, mut why) = match self.check_preemption_delay(entity) {
             // This does not check whether the group as a whole can start, so nothing is evicted for it.
-            Ok(()) if self.cluster.group(id).must_fit_min_resources() => (Vec::new(), Preemption::MinResources),
+            Ok(()) if self.cluster.group(id).must_fit_more() => (Vec::new(), Preemption::MinResources),
             Ok(()) => self.per_pod_plans(id, request),
             Err(early) => (Vec::new(), early),
         };
@@ -56,7 +56,7 @@ impl Engine {
 
     /// The plan of the first member that has one.
     pub(super) fn first_per_pod_plan(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Plan, NoPlan> {
-        if self.cluster.group(id).must_fit_min_resources() {
+        if self.cluster.group(id).must_fit_more() {
             return Err(NoPlan::MinResources);
         }
         let (plans, _) = self.per_pod_plans(id, request);
@@ -72,8 +72,8 @@ impl Engine {
         }
         // Without leaving pods there is nothing to wait for: either there is room now, or there will not be.
         places.retain(|place| !self.leaving_pods_near(slice::from_ref(place)).is_empty());
-        let reserved = self.reserved_for(id);
-        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let aside = self.set_aside_for(id);
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         remove_leaving_pods(&mut transaction);
         places.retain(|place| place_all(&mut transaction, slice::from_ref(place), request.priority));
         places

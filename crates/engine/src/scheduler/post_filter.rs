@@ -9,7 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::scheduling_cycle::view_for_group;
+use super::later_pods::Stage;
+use super::scheduling_cycle::{SetAside, view_for_group};
 use super::{Engine, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
@@ -21,7 +22,7 @@ use crate::diagnosis::{Diagnosis, EXAMPLES_MAX, Preemption, Victims};
 use crate::filter::{self, View};
 use crate::model::Millis;
 use crate::model::group::{GroupPriority, PreemptionPolicy};
-use crate::model::ids::{GroupId, NodeId, PodId, TopologyKeyId};
+use crate::model::ids::{ClassId, GroupId, NodeId, PodId, TopologyKeyId};
 use crate::model::pod::PodName;
 use crate::model::subject::Subject;
 use crate::placement::PlacementRequest;
@@ -48,7 +49,12 @@ impl Engine {
                 let id = self.cluster.group_id(key).filter(|id| !self.cluster.group(*id).waiting.is_empty())?;
                 let request = self.request(id);
                 if self.config.preemption.delayed {
-                    self.plan_for_group(id, &request)
+                    let later = self.later_beside(id);
+                    let plan = self.plan_for_group(id, &request, later.as_ref());
+                    if let Some(later) = later {
+                        self.release(later);
+                    }
+                    plan.map(|(plan, _)| plan)
                 } else {
                     self.first_per_pod_plan(id, &request)
                 }
@@ -64,7 +70,7 @@ impl Engine {
         let (class, priority) = self.shape_of(id);
         self.may_preempt(never)?;
         self.cancel_evictions_not_below(&self.subject(entity));
-        if self.plan_holds(&places, priority, &[]) {
+        if self.plan_holds(&places, priority, &SetAside::default()) {
             return Ok(self.remaining_victims(entity, &places));
         }
         self.clear_nomination(id);
@@ -88,7 +94,12 @@ impl Engine {
     }
 
     /// A group is unschedulable: returns the victims that it waits for, or why there are none.
-    pub(super) fn preempt_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Victims, Preemption> {
+    pub(super) fn preempt_for_group(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        later: Option<&Stage>,
+    ) -> Result<Victims, Preemption> {
         let entity = Entity::Group(id);
         self.may_preempt(self.group_never_preempts(id))?;
         let is_surplus = self.cluster.group(id).is_gang() && request.needs_total() == 0;
@@ -97,9 +108,9 @@ impl Engine {
             return if is_beyond { Err(Preemption::BeyondMinimum) } else { self.preempt_per_pod(id, request) };
         }
         let places = self.nominated_places(request);
-        let reserved = self.reserved_for(id);
+        let aside = self.set_aside_for(id);
         self.cancel_evictions_not_below(&self.subject(entity));
-        if self.plan_holds(&places, request.priority, &reserved) {
+        if self.plan_holds(&places, request.priority, &aside) {
             return Ok(self.remaining_victims(entity, &places));
         }
         self.clear_nominations(id);
@@ -112,14 +123,22 @@ impl Engine {
         if let Some(why) = shape.and_then(|shape| self.unschedulable.no_plan(&self.cluster, shape, needed)) {
             return Err(preemption_result(why));
         }
-        match self.plan_for_group(id, request) {
-            Ok(plan) => {
-                self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, request, nodes))?;
-                Ok(self.execute_plan(entity, &plan))
+        match self.plan_for_group(id, request, later) {
+            Ok((plan, kept)) => {
+                let all = later.map_or_else(|| request.clone(), |later| later.added_to(request));
+                self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, &all, nodes))?;
+                let victims = self.execute_plan(entity, &plan);
+                if let Some(later) = later {
+                    self.keep_room(id, later, &kept);
+                }
+                Ok(victims)
             }
             Err(why) => {
-                // The `minResources` and the earlier victims of this group do not apply to others of the same shape.
-                let is_general = why != NoPlan::MinResources && self.victims_below(id, request) == request.priority;
+                // The `minResources`, later pods and earlier victims of this group do not apply to others of the same
+                // shape.
+                let is_general = why != NoPlan::MinResources
+                    && later.is_none()
+                    && self.victims_below(id, request) == request.priority;
                 if let Some(shape) = shape.filter(|_| is_general) {
                     self.unschedulable.put_no_plan(&self.cluster, shape, needed, why);
                 }
@@ -207,20 +226,31 @@ impl Engine {
     }
 
     /// Places a group on its nominated nodes, if all of them have room now.
-    pub(super) fn take_nominated_places(&mut self, id: GroupId, request: &PlacementRequest) -> Option<Places> {
+    /// Returns where, and where its later pods have room.
+    pub(super) fn take_nominated_places(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        later: Option<&Stage>,
+    ) -> Option<(Places, Vec<(ClassId, NodeId)>)> {
         let places = self.nominated_places(request);
         if places.is_empty() {
             return None;
         }
-        let (reserved, started_after) = (self.reserved_for(id), self.debtors_started_after());
-        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
-        let all = place_all(&mut transaction, &places, request.priority);
-        (all && min_resources::gap(transaction.cluster(), id, request, started_after).is_none())
-            .then(|| transaction.commit())
+        let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
+        let started_after = self.debtors_started_after();
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
+        let fits = place_all(&mut transaction, &places, request.priority)
+            && min_resources::gap(transaction.cluster(), id, request, started_after).is_none()
+            && later.is_none_or(|later| later.place(&mut transaction, &mut self.cache, request.priority, steps_max));
+        fits.then(|| {
+            let kept = transaction.occupied();
+            (transaction.commit(), kept)
+        })
     }
 
     /// Whether every pod would fit on its nominated node once the leaving pods are gone.
-    fn plan_holds(&mut self, places: &[(PodId, NodeId)], priority: i32, reserved: &[NodeId]) -> bool {
+    fn plan_holds(&mut self, places: &[(PodId, NodeId)], priority: i32, aside: &SetAside) -> bool {
         // Without leaving pods there is nothing to wait for: either there is room now, or there will not be.
         if self.leaving_pods_near(places).is_empty() {
             return false;
@@ -229,9 +259,7 @@ impl Engine {
         for (pod, _) in places {
             transaction.clear_nomination(*pod);
         }
-        for node in reserved {
-            transaction.lift_reservation(*node);
-        }
+        aside.lift(&mut transaction);
         remove_leaving_pods(&mut transaction);
         place_all(&mut transaction, places, priority)
     }
@@ -245,8 +273,14 @@ impl Engine {
         preemption::for_pod(&mut transaction, &mut self.cache, (id, class, priority), &avoid, rules)
     }
 
-    fn plan_for_group(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Plan, NoPlan> {
-        let (reserved, mut rules) = (self.reserved_for(id), self.rules());
+    /// A plan for a group, and where its later pods will have room.
+    fn plan_for_group(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        later: Option<&Stage>,
+    ) -> Result<(Plan, Vec<(ClassId, NodeId)>), NoPlan> {
+        let (aside, mut rules) = (self.set_aside_for(id), self.rules());
         // For members beyond the minimum no budget is violated.
         rules.respects_budgets |= self.cluster.group(id).is_gang() && request.needs_total() == 0;
         let limits = Limits {
@@ -257,9 +291,11 @@ impl Engine {
             below: self.victims_below(id, request),
         };
         let started_after = self.debtors_started_after();
-        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         remove_leaving_pods(&mut transaction);
-        let plan = preemption::for_group(&mut transaction, &mut self.cache, request, rules, limits)?;
+        let all = later.map(|later| later.added_to(request));
+        let all = all.as_ref().unwrap_or(request);
+        let plan = preemption::for_group(&mut transaction, &mut self.cache, all, rules, limits)?;
         // Evict nothing for a group that could not start.
         let start = transaction.savepoint();
         for (pod, _) in plan.units.iter().flat_map(|unit| &unit.pods) {
@@ -268,13 +304,17 @@ impl Engine {
         for (pod, node) in &plan.places {
             transaction.place(*pod, *node);
         }
-        let gap = min_resources::gap(transaction.cluster(), id, request, started_after);
+        let fits = min_resources::gap(transaction.cluster(), id, request, started_after).is_none()
+            && later.is_none_or(|later| {
+                later.place(&mut transaction, &mut self.cache, request.priority, limits.placement_steps)
+            });
+        let kept = transaction.occupied_since(start);
         transaction.rollback_to(start);
         drop(transaction);
-        // A group that could start now except for its `minResources` needs no nominations.
-        let must_fit_min_resources = self.cluster.group(id).must_fit_min_resources();
+        // A group that could start now except for what more must fit needs no nominations.
+        let must_fit_more = self.cluster.group(id).must_fit_more();
         let has_no_victims = plan.units.is_empty() && self.leaving_pods_near(&plan.places).is_empty();
-        if gap.is_some() || (must_fit_min_resources && has_no_victims) { Err(NoPlan::MinResources) } else { Ok(plan) }
+        if !fits || (must_fit_more && has_no_victims) { Err(NoPlan::MinResources) } else { Ok((plan, kept)) }
     }
 
     pub(super) fn rules(&self) -> VictimRules {

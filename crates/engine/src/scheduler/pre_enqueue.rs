@@ -51,6 +51,7 @@ impl Engine {
     /// Reviews a group: its start, its health, its state in the queue, and its reservation.
     pub(super) fn review_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
+        let family = self.family_of(id);
         if self.cluster.remove_group_if_unused(id) {
             self.queue.remove(entity);
             self.reports.forget(entity);
@@ -58,6 +59,9 @@ impl Engine {
             self.review_known_group(id);
         }
         self.review_reservation(id);
+        if let Some(family) = family {
+            self.review_kept_room(&family);
+        }
     }
 
     fn review_known_group(&mut self, id: GroupId) {
@@ -138,16 +142,12 @@ impl Engine {
             return self.refusal_reason(*refused, group.refused.len() as u32);
         }
         if !group.admits_single_members()
-            && let Some((rule, member_counts)) = group
-                .rules
-                .iter()
-                .zip(&group.member_counts)
-                .find(|(rule, member_counts)| member_counts.present() < rule.min_member)
+            && let Some((rule, have)) = group.incomplete_subset()
         {
             let mut waiting = group.waiting.iter().map(|(_, member)| self.cluster.pod(*member));
             return Some(Waiting::Members {
                 subset: rule.name.clone(),
-                have: member_counts.present(),
+                have,
                 need: rule.min_member,
                 stateful_set: waiting.find_map(|pod| pod.stateful_set.as_deref().map(str::to_owned)),
             });

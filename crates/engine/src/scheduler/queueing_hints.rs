@@ -91,6 +91,7 @@ impl Engine {
                 self.queue.activate_waiting_for_victims(shape, self.now);
             }
         }
+        self.activate_waiting_for_later_room();
         // Nominated capacity is not visible to other shapes, so the nominated entities are activated directly.
         let entity = |pod: PodId| self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
         for entity in nominated.into_iter().map(entity).collect::<BTreeSet<Entity>>() {
@@ -133,9 +134,13 @@ impl Engine {
         }
     }
 
-    /// Whether a pod of this shape may fit on any node. Only the first shapes of an event are checked: with many, an
-    /// attempt finds out, which is charged to its namespace and has to wait for its backoff.
+    /// Whether a pod of this shape may fit on any node. With preemption it may fit where it does not fit now, and only
+    /// the first shapes of an event are checked: otherwise an attempt finds out, which is charged to its namespace and
+    /// has to wait for its backoff.
     fn may_fit_anywhere(&mut self, (class, priority): PodShape, checks_left: &mut usize) -> bool {
+        if self.config.preemption.on {
+            return true;
+        }
         let Some(left) = checks_left.checked_sub(1) else { return true };
         *checks_left = left;
         self.cache.candidates(&self.cluster, class, priority).best().is_some()
@@ -147,8 +152,7 @@ impl Engine {
         let mut checks_left = CHECKS_MAX;
         for shape in self.parked_shapes() {
             let gains = placement::gains_feasible_nodes_by(&self.cluster, shape.0, pod);
-            // With preemption, it may fit where it does not fit now.
-            if gains && (self.config.preemption.on || self.may_fit_anywhere(shape, &mut checks_left)) {
+            if gains && self.may_fit_anywhere(shape, &mut checks_left) {
                 self.queue.activate(shape, self.now);
             }
         }

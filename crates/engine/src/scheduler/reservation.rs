@@ -105,9 +105,9 @@ impl Engine {
         }
         let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some()).map(|(id, _)| id);
         let freed: Vec<PodId> = placed.filter(|id| comes_free(&self.cluster, *id)).collect();
-        let (reserved, steps_max) = (self.reserved_for(id), self.steps_max(Entity::Group(id)));
+        let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
         let needed = request.trimmed_to_needs();
-        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         for pod in freed {
             transaction.remove(pod);
         }
@@ -157,8 +157,18 @@ impl Engine {
     /// The reservation ends without a start: its namespace has to pause.
     fn count_vain_reservation(&mut self) {
         let Some(reservation) = &self.reservation else { return };
-        let (now, namespace) = (self.now, self.cluster.group(reservation.group).key.namespace.clone());
-        let held_ms = now.saturating_sub(reservation.since);
+        let namespace = self.cluster.group(reservation.group).key.namespace.clone();
+        self.count_vain(namespace, self.now.saturating_sub(reservation.since));
+    }
+
+    /// Whether nothing is kept for a namespace, because it did not use what was.
+    pub(super) fn has_to_pause(&self, namespace: &str) -> bool {
+        self.vain_reservations.get(namespace).is_some_and(|vain| self.now < vain.until)
+    }
+
+    /// A namespace did not use what was kept for it.
+    pub(super) fn count_vain(&mut self, namespace: String, held_ms: Millis) {
+        let now = self.now;
         // What was in vain long ago does not count any more.
         self.vain_reservations.retain(|_, vain| now < vain.until.saturating_add(PAUSE_MS_MAX));
         let vain = self.vain_reservations.entry(namespace).or_default();

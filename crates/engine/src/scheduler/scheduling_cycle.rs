@@ -6,12 +6,13 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::later_pods::Stage;
 use super::{Engine, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Awaited, Counted, StartRole};
 use crate::cluster::transaction::Transaction;
 use crate::command::Command;
-use crate::diagnosis::{Diagnosis, Preemption, Proof, ResourceGap};
+use crate::diagnosis::{Diagnosis, LaterGap, Preemption, Proof, ResourceGap};
 use crate::model::Millis;
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
@@ -69,34 +70,63 @@ impl Engine {
     pub(super) fn schedule_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         let request = self.request(id);
-        if self.is_known_to_fail(id, &request) {
-            self.preempt_or_refuse(id, &request, Verdict::Impossible, None);
+        if let Some(gap) = self.later_stage_gap(id, &request) {
+            let lack = Lack { later: Some(gap), ..Lack::default() };
+            // What runs after it does not fit either way: nothing is evicted for it.
+            self.group_unschedulable(id, &request, Verdict::Impossible, (Preemption::MinResources, lack));
             return;
         }
-        if let Some(placed) = self.take_nominated_places(id, &request) {
-            self.group_placed(id, &placed);
+        let later = self.later_beside(id);
+        self.schedule_group_beside(id, &request, later.as_ref(), entity);
+        if let Some(later) = later {
+            self.release(later);
+        }
+    }
+
+    /// The same, with the later pods that must fit beside the group.
+    fn schedule_group_beside(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        later: Option<&Stage>,
+        entity: Entity,
+    ) {
+        if self.is_known_to_fail(id, request) {
+            self.preempt_or_refuse(id, (request, later), Verdict::Impossible, Lack::default());
+            return;
+        }
+        if let Some((placed, kept)) = self.take_nominated_places(id, request, later) {
+            self.group_placed(id, &placed, later.map(|later| (later, &kept[..])));
             return;
         }
         let steps_max = self.steps_max(entity);
-        let (reserved, started_after) = (self.reserved_for(id), self.debtors_started_after());
-        let mut transaction = view_for_group(&mut self.cluster, &request, &reserved);
-        let verdict = match with_expected(&transaction, &mut self.cache, id, &request) {
-            Some(with_expected)
-                if placement::place(&mut transaction, &mut self.cache, &with_expected, steps_max)
-                    == Verdict::Placed =>
-            {
-                Verdict::Placed
-            }
-            _ => placement::place(&mut transaction, &mut self.cache, &request, steps_max),
+        let (aside, started_after) = (self.set_aside_for(id), self.debtors_started_after());
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
+        let all = later.map(|later| later.added_to(request));
+        let all = all.or_else(|| with_expected(&transaction, &mut self.cache, id, request));
+        let mut verdict = match &all {
+            Some(all) => placement::place(&mut transaction, &mut self.cache, all, steps_max),
+            None => Verdict::Impossible,
         };
+        let mut lack = Lack::default();
+        if verdict != Verdict::Placed {
+            verdict = placement::place(&mut transaction, &mut self.cache, request, steps_max);
+            if let Some(later) = later.filter(|_| verdict == Verdict::Placed)
+                && !later.place(&mut transaction, &mut self.cache, request.priority, steps_max)
+            {
+                lack.later = later.gap(&mut transaction, &mut self.cache, request.priority, true);
+            }
+        }
         if verdict == Verdict::Placed && transaction.placed().next().is_some() {
-            if let Some(gap) = min_resources::gap(transaction.cluster(), id, &request, started_after) {
+            lack.gap = min_resources::gap(transaction.cluster(), id, request, started_after);
+            if !lack.is_none() {
                 drop(transaction);
-                self.preempt_or_refuse(id, &request, Verdict::Impossible, Some(gap));
+                self.preempt_or_refuse(id, (request, later), Verdict::Impossible, lack);
                 return;
             }
+            let kept = transaction.occupied();
             let placed = transaction.commit();
-            self.group_placed(id, &placed);
+            self.group_placed(id, &placed, later.map(|later| (later, &kept[..])));
             return;
         }
         drop(transaction);
@@ -106,7 +136,12 @@ impl Engine {
             Verdict::Placed => Verdict::Impossible,
             other => other,
         };
-        self.preempt_or_refuse(id, &request, verdict, None);
+        self.preempt_or_refuse(id, (request, later), verdict, Lack::default());
+    }
+
+    /// What is set aside for a group.
+    pub(super) fn set_aside_for(&self, id: GroupId) -> SetAside {
+        SetAside { nodes: self.reserved_for(id), stand_ins: self.stand_ins_for(id) }
     }
 
     /// Groups that started earlier keep nothing of their `minResources` from others any more.
@@ -117,19 +152,24 @@ impl Engine {
     fn preempt_or_refuse(
         &mut self,
         id: GroupId,
-        request: &PlacementRequest,
+        (request, later): (&PlacementRequest, Option<&Stage>),
         verdict: Verdict,
-        gap: Option<ResourceGap>,
+        lack: Lack,
     ) {
-        let preemption = self.preempt_for_group(id, request);
+        let preemption = self.preempt_for_group(id, request, later);
         self.count_preemption(&preemption);
         match preemption {
             Ok(victims) => self.wait_for_victims(Entity::Group(id), shapes(request), victims),
-            Err(preemption) => self.group_unschedulable(id, request, verdict, (preemption, gap)),
+            Err(preemption) => self.group_unschedulable(id, request, verdict, (preemption, lack)),
         }
     }
 
-    fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
+    /// The waiting members of a group are placed. `kept` is the room for its later pods, if that was looked for.
+    fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)], kept: Option<(&Stage, &[(ClassId, NodeId)])>) {
+        match kept {
+            Some((later, places)) => self.keep_room(id, later, places),
+            None => self.use_kept_room(id, placed),
+        }
         let group = self.cluster.group_mut(id);
         group.decisions = group.decisions.wrapping_add(1);
         let quorum = group.quorum();
@@ -166,12 +206,16 @@ impl Engine {
         id: GroupId,
         request: &PlacementRequest,
         verdict: Verdict,
-        (preemption, gap): (Preemption, Option<ResourceGap>),
+        (preemption, lack): (Preemption, Lack),
     ) {
         let entity = Entity::Group(id);
         self.queue.set_awaited_victims(entity, None);
         let mut failure = self.diagnose_group(id, request, verdict, preemption);
-        failure.shortfall.gap = gap;
+        let lacks_more = !lack.is_none();
+        if lack.later.is_some() {
+            self.awaiting_later_room.insert(entity);
+        }
+        (failure.shortfall.gap, failure.shortfall.later) = (lack.gap, lack.later);
         let pods: Vec<PodId> = request.lots.iter().flat_map(|lot| lot.pods.iter().copied()).collect();
         for pod in &pods {
             self.clear_nomination(*pod);
@@ -182,13 +226,13 @@ impl Engine {
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
         let never = failure.shortfall.proof == Proof::NeverFits;
-        if failure.shortfall.gap.is_some() {
+        if lacks_more {
             self.queue.set_may_reserve(entity, false);
         }
         let retry_at = match verdict {
             // It fits, so a reservation would only hold capacity that it has already. Capacity that does not fit one of
             // its own pods may be enough for the others and activates nothing, so it is retried after a while.
-            _ if failure.shortfall.gap.is_some() => Some(self.search_retry_at(entity)),
+            _ if lacks_more => Some(self.search_retry_at(entity)),
             Verdict::NotFound { .. } => Some(self.search_retry_at(entity)),
             // A plan that was not found may be found with more steps.
             _ if preemption == Preemption::NotFound => Some(self.search_retry_at(entity)),
@@ -199,6 +243,9 @@ impl Engine {
         self.queue.move_to(entity, QueueState::Parked { shapes: shapes(request), retry_at });
         self.parked(id, &request.needs);
         self.report_group(id, Diagnosis::GroupUnschedulable(failure.shortfall), failure.members);
+        if let Some(family) = self.family_of(id) {
+            self.review_kept_room(&family);
+        }
     }
 
     /// Records what a group was parked with: it is retried when that changes.
@@ -294,19 +341,55 @@ fn shapes(request: &PlacementRequest) -> Vec<PodShape> {
     classes.into_iter().map(|class| (class, request.priority)).collect()
 }
 
-/// The cluster as seen by a group: without its own nominations and with the nodes that are reserved for it.
+/// What more than its members a group lacks.
+#[derive(Default)]
+struct Lack {
+    gap: Option<ResourceGap>,
+    later: Option<LaterGap>,
+}
+
+impl Lack {
+    fn is_none(&self) -> bool {
+        self.gap.is_none() && self.later.is_none()
+    }
+}
+
+/// What is set aside for a group.
+#[derive(Default)]
+pub(super) struct SetAside {
+    /// The nodes that are reserved for it.
+    pub(super) nodes: Vec<NodeId>,
+    /// The stand-ins for the later pods of its family.
+    pub(super) stand_ins: Vec<PodId>,
+}
+
+impl SetAside {
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.stand_ins.is_empty()
+    }
+
+    /// Makes it available to the group.
+    pub(super) fn lift(&self, transaction: &mut Transaction<'_>) {
+        for pod in &self.stand_ins {
+            transaction.clear_nomination(*pod);
+        }
+        for node in &self.nodes {
+            transaction.lift_reservation(*node);
+        }
+    }
+}
+
+/// The cluster as seen by a group: without its own nominations and with what is set aside for it.
 pub(super) fn view_for_group<'a>(
     cluster: &'a mut Cluster,
     request: &PlacementRequest,
-    reserved: &[NodeId],
+    aside: &SetAside,
 ) -> Transaction<'a> {
     let mut transaction = Transaction::new(cluster);
     for pod in request.lots.iter().flat_map(|lot| &lot.pods) {
         transaction.clear_nomination(*pod);
     }
-    for node in reserved {
-        transaction.lift_reservation(*node);
-    }
+    aside.lift(&mut transaction);
     transaction
 }
 

@@ -134,7 +134,7 @@ impl Engine {
         if !request.has_one_class()
             || is_nominated
             || placement::may_gain_feasible_nodes(&self.cluster, class)
-            || !self.reserved_for(id).is_empty()
+            || !self.set_aside_for(id).is_empty()
         {
             return None;
         }
@@ -187,6 +187,7 @@ impl Engine {
             would_fit: fits.iter().sum::<usize>() as u32,
             kinds,
             gap: None,
+            later: None,
             proof,
             preemption,
         };
@@ -195,9 +196,9 @@ impl Engine {
 
     /// Places as many members as possible: how many of each lot fit, and what rejects the others after that.
     fn evaluate_group(&mut self, id: GroupId, request: &PlacementRequest) -> Evaluation {
-        let (reserved, reserved_for_others) = (self.reserved_for(id), self.reserved_for_others(id));
-        let cacheable = request.has_one_class() && reserved.is_empty();
-        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let (aside, reserved_for_others) = (self.set_aside_for(id), self.reserved_for_others(id));
+        let cacheable = request.has_one_class() && aside.is_empty();
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         let cacheable = cacheable && transaction.is_unchanged();
         let order = placement::place_what_fits(&mut transaction, &mut self.cache, request);
         let cluster = transaction.cluster();

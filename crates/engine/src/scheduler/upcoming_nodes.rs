@@ -55,9 +55,9 @@ impl Engine {
 
     /// Whether a group fits once these nodes are ready and all leaving pods are gone.
     pub(super) fn group_fits_when_ready(&mut self, id: GroupId, request: &PlacementRequest, nodes: &[NodeId]) -> bool {
-        let (reserved, steps_max) = (self.reserved_for(id), self.steps_max(Entity::Group(id)));
+        let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
         let started_after = self.debtors_started_after();
-        let mut transaction = view_for_group(&mut self.cluster, request, &reserved);
+        let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         remove_leaving_pods(&mut transaction);
         for node in nodes {
             transaction.assume_node_ready(*node);

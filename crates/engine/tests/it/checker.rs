@@ -188,7 +188,11 @@ fn check_eviction_is_needed(fake: &FakeCluster, pods: &[Arc<PodName>], by: &Subj
         return;
     }
     let preemptors = fake.pods.values().filter(is_preemptor);
-    let kept: Vec<&str> = preemptors.filter_map(|pod| Some(nominated_node(engine, &pod.id.uid)?.name())).collect();
+    let preemptors = preemptors.filter_map(|pod| Some(nominated_node(engine, &pod.id.uid)?.name()));
+    // Room for pods that are created later is kept by pods that only the engine has.
+    let stand_ins = engine.pod_views().filter(|pod| !fake.pods.contains_key(&pod.name().uid));
+    let stand_ins = stand_ins.filter_map(|pod| Some(pod.nominated_node()?.name()));
+    let kept: Vec<&str> = preemptors.chain(stand_ins).collect();
     let is_on_nominated_node = |pod: &Arc<PodName>| {
         engine.pod_view(&pod.uid).and_then(|pod| pod.node()).is_some_and(|node| kept.contains(&node.name()))
     };

@@ -442,7 +442,8 @@ fn pending_pod_of_an_earlier_group_reports_it() {
 fn new_object_of_the_same_name_has_not_started() {
     let mut fake = FakeCluster::new();
     fake.node("n0", 3);
-    let object = |uid: &str| GroupSpec { has_leader: true, uid: uid.to_owned(), ..GroupSpec::gang(key("g"), 3) };
+    let object =
+        |uid: &str| GroupSpec { owner: Some(uid.to_owned()), uid: uid.to_owned(), ..GroupSpec::gang(key("g"), 3) };
     fake.put_group(object("first"));
     fake.pods_of("old", "g", 3, 1);
     fake.settle();

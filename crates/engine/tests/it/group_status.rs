@@ -146,7 +146,8 @@ fn preemptor_is_forgotten_when_a_group_is_spared_or_back_on_nodes() {
 
 #[test]
 fn group_of_a_new_leader_knows_nothing_of_the_former_one() {
-    let object = |uid: &str| GroupSpec { has_leader: true, uid: uid.to_owned(), ..GroupSpec::gang(key("g"), 2) };
+    let object =
+        |uid: &str| GroupSpec { owner: Some(uid.to_owned()), uid: uid.to_owned(), ..GroupSpec::gang(key("g"), 2) };
     for was_seen in [true, false] {
         let mut fake = running_gang(object("first"), 2);
         fake.pod("waiting", "g", 1);

@@ -16,6 +16,7 @@ mod hostile_tenants;
 mod inter_pod_affinity;
 mod inter_pod_checker;
 mod invalid_input;
+mod later_pods;
 mod min_resources;
 mod nominations;
 mod owner_attempts;

@@ -185,35 +185,6 @@ fn complete_group_is_owed_nothing() {
 }
 
 #[test]
-fn groups_of_a_family_share_their_min_resources() {
-    let mut fake = FakeCluster::new();
-    (0..5).for_each(|index| fake.node(&format!("n{index}"), 1));
-    for family in ["a", "b"] {
-        for part in ["first", "second"] {
-            let min_resources = [("cpu".to_owned(), 4000)].into();
-            let name = format!("{family}-{part}");
-            let spec = GroupSpec::gang(key(&name), 2);
-            fake.put_group(GroupSpec { min_resources, family: Some(family.to_owned()), ..spec });
-        }
-    }
-    // The first groups are placed; the second ones follow when these run.
-    fake.pods_of("a-first-pod", "a-first", 2, 1);
-    fake.pods_of("b-first-pod", "b-first", 2, 1);
-    fake.advance(60_000);
-    assert_eq!((fake.bound_count("a-first-pod"), fake.bound_count("b-first-pod")), (2, 0));
-    fake.pods_of("a-second-pod", "a-second", 2, 1);
-    fake.advance(60_000);
-    assert_eq!((fake.bound_count("a-"), fake.bound_count("b-")), (4, 0));
-    // Nothing is owed any more: with three more places the other family has its four.
-    (0..3).for_each(|index| fake.node(&format!("late{index}"), 1));
-    fake.advance(60_000);
-    assert_eq!(fake.bound_count("b-first-pod"), 2);
-    fake.pods_of("b-second-pod", "b-second", 2, 1);
-    fake.advance(60_000);
-    assert_eq!(fake.bound_count("b-"), 4);
-}
-
-#[test]
 fn debt_of_others_does_not_use_up_what_the_group_itself_takes() {
     let mut fake = FakeCluster::new();
     fake.node("n0", 8);

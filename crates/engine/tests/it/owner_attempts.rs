@@ -1,7 +1,7 @@
 //! Owners that start all of their pods again: the pods of a new attempt are a new start, in whatever order the old ones
 //! leave.
 
-use muster_engine::model::group::RecordedStart;
+use muster_engine::model::group::{GroupSpec, RecordedStart};
 use muster_engine::model::pod::{OwnerAttempt, Phase};
 use muster_oracle::random::Random;
 use muster_oracle::seeds::for_each_seed;
@@ -172,4 +172,38 @@ fn a_restart_in_the_middle_of_a_new_attempt_does_not_bring_the_old_start_back() 
     fake.restart();
     fake.settle();
     assert_eq!(fake.bound_count("b"), 1, "one node is free, and three are needed");
+}
+
+#[test]
+fn pods_of_another_owner_do_not_join_and_its_own_group_is_a_new_start() {
+    let mut fake = FakeCluster::new();
+    for number in 0..5 {
+        fake.node(&format!("n{number}"), 1);
+    }
+    let object = |owner: &str| GroupSpec {
+        owner: Some(owner.to_owned()),
+        uid: format!("group-of-{owner}"),
+        ..GroupSpec::gang(key("g"), 4)
+    };
+    fake.put_group(object("first"));
+    for number in 0..4 {
+        member(&mut fake, &format!("a-{number}"), "first", 0);
+    }
+    fake.settle();
+    assert_eq!(fake.bound_count("a"), 4);
+    // The next owner of the name is faster than the deletion of what the former one made.
+    for number in 0..4 {
+        member(&mut fake, &format!("b-{number}"), "second", 0);
+    }
+    fake.remove("a-0");
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("b"), 0, "the group is that of the former owner, which has started");
+    fake.put_group(object("second"));
+    fake.advance(60_000);
+    assert_eq!((fake.bound_count("a"), fake.bound_count("b")), (3, 0), "two nodes are free, and four are needed");
+    for number in 1..4 {
+        fake.remove(&format!("a-{number}"));
+    }
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("b"), 4);
 }

@@ -101,15 +101,17 @@ fn config(seed: u64, disturbed: bool) -> Config {
     let delay_ms = if seed.is_multiple_of(5) { 10_000 } else { 0 };
     let (whole_groups, delayed) = (!disturbed || seed % 8 != 2, !disturbed || seed % 4 != 1);
     let on = disturbed || !seed.is_multiple_of(3);
+    let group_priority_capped = seed % 7 == 3;
     let preemption = PreemptionRules { on, delay_ms, whole_groups, delayed, ..rules };
     if seed.is_multiple_of(2) {
-        return Config { preemption, ..Config::default() };
+        return Config { preemption, group_priority_capped, ..Config::default() };
     }
     Config {
         reservation_nodes_percent_max: 100,
         starving_after_ms: 15_000,
         reservation_ms_max: 60_000,
         preemption,
+        group_priority_capped,
         ..Config::default()
     }
 }

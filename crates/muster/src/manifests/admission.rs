@@ -113,20 +113,35 @@ const JOB_OF_GANG: &str = "has(object.metadata.annotations) && 'muster.dev/gang-
 /// Other Jobs that configure gangs. Indexed Jobs that are gangs by default get their references from the controllers.
 const JOB_MAY_BE_GANG: &str = "has(object.metadata.annotations) && !('muster.dev/gang-scope' in object.metadata.annotations) && ('muster.dev/gang-mode' in object.metadata.annotations || 'muster.dev/scheduling' in object.metadata.annotations)";
 
-/// The gang modes of JobSets: valid values, at one level, and immutable.
+/// The gang modes of JobSets, in the annotation or in the field `gangConfig` where the CRD has it: valid values, at one
+/// level, the same in both, and immutable.
 pub(super) fn policy() -> Value {
-    let of = |object: &str| {
+    let annotated = |metadata: &str| {
         format!(
-            "(has({object}.metadata.annotations) && 'muster.dev/gang-mode' in {object}.metadata.annotations ? {object}.metadata.annotations['muster.dev/gang-mode'] : '')"
+            "(has({metadata}.annotations) && 'muster.dev/gang-mode' in {metadata}.annotations ? {metadata}.annotations['muster.dev/gang-mode'] : '')"
         )
     };
-    let of_job = "(has(j.template.metadata) && has(j.template.metadata.annotations) && 'muster.dev/gang-mode' in j.template.metadata.annotations ? j.template.metadata.annotations['muster.dev/gang-mode'] : '')";
-    let modes = |object: &str| {
-        format!("(has({object}.spec.replicatedJobs) ? {object}.spec.replicatedJobs.map(j, {of_job}) : [])")
+    let field =
+        |of: &str| format!("(has({of}.gangConfig) && has({of}.gangConfig.gangMode) ? {of}.gangConfig.gangMode : '')");
+    let annotated_job = format!("(has(j.template.metadata) ? {} : '')", annotated("j.template.metadata"));
+    let of_jobs = |object: &str, mode: &str| {
+        format!("(has({object}.spec.replicatedJobs) ? {object}.spec.replicatedJobs.map(j, {mode}) : [])")
     };
-    let same = format!("{} == variables.ofSet && {} == variables.ofJobs", of("oldObject"), modes("oldObject"));
+    let either = |field: &str, annotated: &str| format!("({field} != '' ? {field} : {annotated})");
+    let field_of_job = field("j");
+    let contradicts =
+        |field: &str, annotated: &str| format!("({field} != '' && {annotated} != '' && {field} != {annotated})");
+    let of_set = [field("object.spec"), annotated("object.metadata")];
+    let same = [
+        format!("{} == {}", field("oldObject.spec"), of_set[0]),
+        format!("{} == {}", annotated("oldObject.metadata"), of_set[1]),
+        format!("{} == {}", of_jobs("oldObject", &field_of_job), of_jobs("object", &field_of_job)),
+        format!("{} == {}", of_jobs("oldObject", &annotated_job), of_jobs("object", &annotated_job)),
+    ];
     let validation =
         |expression: String, message: &str| json!({"expression": expression, "message": message, "reason": "Invalid"});
+    let on_create =
+        |expression: &str, message: &str| validation(format!("request.operation == 'UPDATE' || {expression}"), message);
     json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "muster-gang-modes", "labels": labels()},
@@ -139,20 +154,25 @@ pub(super) fn policy() -> Value {
             // Objects that are being deleted are not validated.
             "matchConditions": [{"name": "stays", "expression": "!has(object.metadata.deletionTimestamp)"}],
             "variables": [
-                {"name": "ofSet", "expression": of("object")},
-                {"name": "ofJobs", "expression": modes("object")},
+                {"name": "ofSet", "expression": either(&of_set[0], &of_set[1])},
+                {"name": "ofJobs", "expression": of_jobs("object", &either(&field_of_job, &annotated_job))},
+                {"name": "contradictions",
+                    "expression": of_jobs("object", &contradicts(&field_of_job, &annotated_job))},
             ],
             "validations": [
-                validation("request.operation == 'UPDATE' || variables.ofSet in ['', 'Off', 'Gang']".to_owned(),
-                    "annotation muster.dev/gang-mode of a JobSet must be Off or Gang"),
-                validation("request.operation == 'UPDATE' || variables.ofJobs.all(m, m in ['', 'Off', 'Gang', 'ReplicatedGang'])".to_owned(),
-                    "annotation muster.dev/gang-mode of a replicated Job must be Off, Gang or ReplicatedGang"),
-                validation("request.operation == 'UPDATE' || variables.ofSet != 'Gang' || variables.ofJobs.all(m, m in ['', 'Off'])".to_owned(),
-                    "annotation muster.dev/gang-mode: a JobSet that is one gang cannot have gangs in it"),
-                validation("request.operation == 'UPDATE' || variables.ofJobs.filter(m, m in ['Gang', 'ReplicatedGang']).size() <= 8".to_owned(),
-                    "annotation muster.dev/gang-mode: at most 8 replicated Jobs can be gangs"),
-                validation(format!("request.operation == 'CREATE' || ({same})"),
-                    "annotation muster.dev/gang-mode cannot be changed"),
+                on_create("variables.ofSet in ['', 'Off', 'Gang']",
+                    "gangConfig.gangMode, annotation muster.dev/gang-mode: must be Off or Gang for a JobSet"),
+                on_create("variables.ofJobs.all(m, m in ['', 'Off', 'Gang', 'ReplicatedGang'])",
+                    "gangConfig.gangMode, annotation muster.dev/gang-mode: must be Off, Gang or ReplicatedGang for a replicated Job"),
+                on_create(
+                    &format!("!{} && !variables.contradictions.exists(c, c)", contradicts(&of_set[0], &of_set[1])),
+                    "gangConfig.gangMode and annotation muster.dev/gang-mode say different things"),
+                on_create("variables.ofSet != 'Gang' || variables.ofJobs.all(m, m in ['', 'Off'])",
+                    "gangConfig.gangMode, annotation muster.dev/gang-mode: a JobSet that is one gang cannot have gangs in it"),
+                on_create("variables.ofJobs.filter(m, m in ['Gang', 'ReplicatedGang']).size() <= 8",
+                    "gangConfig.gangMode, annotation muster.dev/gang-mode: at most 8 replicated Jobs can be gangs"),
+                validation(format!("request.operation == 'CREATE' || ({})", same.join(" && ")),
+                    "gangConfig.gangMode, annotation muster.dev/gang-mode: cannot be changed"),
             ],
         },
     })

@@ -26,6 +26,7 @@ fn options(version: Version) -> Options {
         webhook_certificate: None,
         without_volcano: false,
         secure_metrics: false,
+        jobset_gang_config: false,
     }
 }
 

@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     // The last error goes to the log like all messages before it.
     Ok(runtime.block_on(work(options, configuration)).unwrap_or_else(|error| {
         tracing::error!("{error:#}");
-        ExitCode::from(if error.is::<Lost>() || error.is::<OutOfSync>() { LOST } else { FAILED })
+        ExitCode::from(if error.is::<Lost>() || error.is::<SilentWatch>() { LOST } else { FAILED })
     }))
 }
 
@@ -149,7 +149,7 @@ impl Process {
         mut webhook: Option<Webhook>,
     ) -> anyhow::Result<ExitCode> {
         self.metrics.set_leader(true);
-        let watch_age_max = configuration.lease.as_ref().map(|lease| lease.watch_age_max);
+        let watch_silence_max = configuration.lease.as_ref().map(|lease| lease.watch_silence_max);
         let settings = self.settings(configuration)?;
         let stop_within = settings.stop_timeout + STOP_GRACE;
         let fence = leadership.as_ref().map_or_else(Fence::open, Leadership::fence);
@@ -159,14 +159,14 @@ impl Process {
         let why = tokio::select! {
             name = self.signals.next() => Why::Signal(name),
             end = lost_by(leadership.as_ref()) => Why::Lost(end),
-            error = out_of_sync(&self.metrics, watch_age_max) => Why::OutOfSync(error),
+            error = silent_watch(&self.metrics, watch_silence_max) => Why::SilentWatch(error),
             outcome = scheduler.ended() => Why::Failed(outcome),
             error = webhook::ended(webhook.as_mut()) => Why::WebhookFailed(error),
         };
         self.metrics.set_leader(false);
         match &why {
             Why::Signal(name) => tracing::info!("{name}: shutting down"),
-            Why::OutOfSync(error) => tracing::error!("{error}: shutting down"),
+            Why::SilentWatch(error) => tracing::error!("{error}: shutting down"),
             _ => {}
         }
         let stopped = timeout(stop_within, scheduler.stop()).await;
@@ -174,7 +174,7 @@ impl Process {
             Why::Lost(end) => Err(Lost(end).into()),
             Why::WebhookFailed(error) => Err(error.into()),
             Why::Failed(outcome) => outcome.and(Err(anyhow!("the scheduler has ended unexpectedly"))),
-            Why::Signal(_) | Why::OutOfSync(_) => {
+            Why::Signal(_) | Why::SilentWatch(_) => {
                 // The lease is released only if no request is in flight any more; else it expires.
                 let stopped = stopped.context("the scheduler did not stop in time").flatten();
                 if let (Some(leadership), Ok(())) = (leadership, &stopped) {
@@ -183,7 +183,7 @@ impl Process {
                 // It served until now: API servers may call a replica for a moment after it was told to stop.
                 webhook::stop(webhook).await;
                 match why {
-                    Why::OutOfSync(error) => Err(error.into()),
+                    Why::SilentWatch(error) => Err(error.into()),
                     _ => stopped.map(|()| ExitCode::SUCCESS),
                 }
             }
@@ -212,7 +212,7 @@ enum Why {
     Signal(&'static str),
     Lost(End),
     /// The lease is given back: another replica may be better connected.
-    OutOfSync(OutOfSync),
+    SilentWatch(SilentWatch),
     Failed(anyhow::Result<()>),
     /// The webhook has failed: a restarted process serves it again.
     WebhookFailed(WebhookError),
@@ -225,18 +225,18 @@ struct Lost(End);
 
 /// The lease is given back: the process exits, and is restarted as a candidate.
 #[derive(Debug, thiserror::Error)]
-#[error("{kind}: the API server has not answered for {} s (leaderElection.maxWatchAge)", age.as_secs())]
-struct OutOfSync {
+#[error("{kind}: the API server has not answered for {} s (leaderElection.maxWatchSilence)", silence.as_secs())]
+struct SilentWatch {
     kind: String,
-    age: Duration,
+    silence: Duration,
 }
 
-/// Waits until a watch is too old; forever without a limit.
-async fn out_of_sync(metrics: &Metrics, watch_age_max: Option<Duration>) -> OutOfSync {
-    match watch_age_max {
-        Some(age_max) => {
-            let (kind, age) = metrics.watch_ages().wait_until_silent_for(age_max).await;
-            OutOfSync { kind, age }
+/// Waits until a watch has been silent for too long; forever without a limit.
+async fn silent_watch(metrics: &Metrics, watch_silence_max: Option<Duration>) -> SilentWatch {
+    match watch_silence_max {
+        Some(silence_max) => {
+            let (kind, silence) = metrics.watch_ages().wait_until_silent_for(silence_max).await;
+            SilentWatch { kind, silence }
         }
         None => std::future::pending().await,
     }

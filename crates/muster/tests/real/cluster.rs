@@ -1,10 +1,13 @@
 //! Client access to a control plane: its kubeconfig and its kubectl.
 
 use std::io::Write as _;
-use std::process::{Output, Stdio};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use muster_controlplane::Plane;
+
+const SERVED_WITHIN: Duration = Duration::from_secs(60);
 
 /// The client configuration of a control plane, with all permissions.
 pub(crate) async fn config_of(plane: &Plane) -> kube::Config {
@@ -19,6 +22,22 @@ pub(crate) async fn client_of(plane: &Plane) -> kube::Client {
 /// Calls the kubectl of the control plane's version; it must succeed.
 pub(crate) fn kubectl(plane: &Plane, arguments: &[&str]) -> Output {
     kubectl_fed(plane, arguments, "")
+}
+
+/// Adds the field `gangConfig` to the CRD of JobSets, as users do, and waits until it is served.
+pub(crate) fn add_gang_config(plane: &Plane) {
+    let patch = Command::new(env!("CARGO_BIN_EXE_muster")).args(["manifests", "--jobset-gang-config"]).output();
+    let patch = String::from_utf8(patch.expect("muster").stdout).expect("text");
+    kubectl(plane, &["patch", "crd", "jobsets.jobset.x-k8s.io", "--type=json", "--patch", &patch]);
+    let explained = || {
+        let mut explain = plane.binary().program("kubectl");
+        explain.arg("--kubeconfig").arg(plane.kubeconfig()).args(["explain", "jobsets.spec.gangConfig.gangMode"]);
+        explain.output().expect("kubectl").status.success()
+    };
+    let until = Instant::now() + SERVED_WITHIN;
+    while !explained() {
+        assert!(Instant::now() < until, "the patched CRD of JobSets is not served");
+    }
 }
 
 /// The same with standard input, for `-f -`.

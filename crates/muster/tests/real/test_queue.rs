@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use muster_controlplane::{Binary, Plane};
 use muster_sim::scenario::{Carrier, Place, Report, Scenario, run};
 
+use crate::cluster::add_gang_config;
 use crate::cluster::config_of;
 use crate::kinds::Kind;
 
@@ -99,7 +100,12 @@ fn run_on_plane(queues: &Mutex<Vec<TestQueue>>, index: usize) {
         (queues[index].kind, queues[index].binary.clone())
     };
     match Plane::start(&binary, kind.profile, kind.arguments) {
-        Ok(plane) => run_test_cases(queues, index, &place_of(&plane)),
+        Ok(plane) => {
+            if kind.managers {
+                add_gang_config(&plane);
+            }
+            run_test_cases(queues, index, &place_of(&plane));
+        }
         Err(error) => lock(queues)[index].start_errors.push(error.to_string()),
     }
     lock(queues)[index].planes -= 1;

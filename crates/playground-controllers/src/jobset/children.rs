@@ -139,6 +139,16 @@ pub(super) fn job(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Value
     job
 }
 
+/// The counts that an elastic Job should have instead of its own: those of the template, if they are equal.
+pub(super) fn scaled_counts(set: &JobSet, job: &Job) -> Option<Value> {
+    let replicated = set.spec.replicated_jobs.iter().find(|one| one.name == replicated_name(job))?;
+    let desired = ["parallelism", "completions"].map(|field| replicated.template["spec"][field].as_i64());
+    let spec = job.spec.as_ref()?;
+    let current = [spec.parallelism, spec.completions].map(|count| count.map(i64::from));
+    let is_elastic = desired[0] == desired[1] && desired[0].is_some();
+    (is_elastic && current != desired).then(|| json!({"parallelism": desired[0], "completions": desired[1]}))
+}
+
 fn add_keys(object: &mut Value, keys: &[(String, String)]) {
     for field in ["labels", "annotations"] {
         for (key, value) in keys {

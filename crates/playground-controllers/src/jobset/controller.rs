@@ -157,6 +157,7 @@ impl JobSetController {
             update.complete();
             return Ok(None);
         }
+        self.scale(key, set, &children).await?;
         self.create_service(key, set).await?;
         self.create_missing_jobs(key, set, &children, &statuses, update).await?;
         if is_suspended {
@@ -305,9 +306,23 @@ impl JobSetController {
         Ok(())
     }
 
+    /// Changes the counts of elastic Jobs to those of the template.
+    async fn scale(&self, key: &Key, set: &JobSet, children: &Children) -> Result<(), kube::Error> {
+        for job in &children.active {
+            if let Some(counts) = children::scaled_counts(set, job) {
+                self.patch(key, job, counts).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Suspends or resumes a Job.
     async fn set_suspended(&self, key: &Key, job: &Job, suspend: bool) -> Result<(), kube::Error> {
-        let patch = Patch::Merge(json!({"metadata": {"uid": job.uid()}, "spec": {"suspend": suspend}}));
+        self.patch(key, job, json!({"suspend": suspend})).await
+    }
+
+    async fn patch(&self, key: &Key, job: &Job, spec: Value) -> Result<(), kube::Error> {
+        let patch = Patch::Merge(json!({"metadata": {"uid": job.uid()}, "spec": spec}));
         match self.jobs_of(key).patch(&job.name_any(), &PatchParams::default(), &patch).await {
             Err(error) if is_not_found(&error) => Ok(()),
             answer => answer.map(drop),

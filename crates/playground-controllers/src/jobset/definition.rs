@@ -50,6 +50,21 @@ fn rule(rule: &str, message: &str) -> Value {
     json!({"rule": rule, "message": message})
 }
 
+/// The gang mode at one level: the field of the KEP for gang scheduling of JobSets.
+fn gang_config(modes: &[&str], description: &str) -> Value {
+    json!({
+        "type": "object", "required": ["gangMode"], "description": description,
+        "properties": {"gangMode": {"type": "string", "enum": modes, "description": "How pods form gangs."}},
+    })
+}
+
+/// A field that may not be changed, set or removed.
+pub(super) fn same(field: &str) -> Value {
+    let condition =
+        format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})");
+    json!({"rule": condition, "message": "Value is immutable", "fieldPath": format!(".{field}")})
+}
+
 fn immutable() -> Value {
     rule("self == oldSelf", "Value is immutable")
 }
@@ -73,6 +88,7 @@ fn spec() -> Value {
         "description": "The desired state.",
         "required": ["replicatedJobs"],
         "properties": {
+            "gangConfig": gang_config(&["Off", "Gang"], "Whether all pods of the set are one gang."),
             "replicatedJobs": replicated_jobs(),
             "network": network(),
             "successPolicy": success_policy(),
@@ -105,6 +121,11 @@ fn spec_rules() -> Value {
     let targets = among("r.targetReplicatedJobs");
     let is_coordinator_job = "j.name == self.coordinator.replicatedJob";
     json!([
+        same("gangConfig"),
+        rule(
+            "!has(self.gangConfig) || self.gangConfig.gangMode == 'Off' || self.replicatedJobs.all(j, !has(j.gangConfig) || j.gangConfig.gangMode == 'Off')",
+            "gangConfig: a set that is one gang cannot have gangs in it"
+        ),
         rule(
             "!(self.startupPolicy.startupPolicyOrder == 'InOrder' && self.replicatedJobs.exists(j, has(j.dependsOn)))",
             "StartupPolicy and DependsOn APIs are mutually exclusive"
@@ -162,13 +183,20 @@ fn replicated_jobs() -> Value {
     });
     let group = name("The group of replicated Jobs within which the Jobs are indexed.");
     let group = with(group, "default", json!("default"));
+    let fixed = ["groupName", "replicas", "dependsOn", "gangConfig"].map(same);
     json!({
         "type": "array", "description": "The Jobs of the set.", "maxItems": 100,
         "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"],
-        "x-kubernetes-validations": [immutable()],
+        "x-kubernetes-validations": [rule(
+            "self.size() == oldSelf.size() && self.all(j, oldSelf.exists(o, o.name == j.name))",
+            "replicated Jobs cannot be added or removed",
+        )],
         "items": {
             "type": "object", "required": ["name", "template"],
+            "x-kubernetes-validations": fixed,
             "properties": {
+                "gangConfig": gang_config(&["Off", "Gang", "ReplicatedGang"],
+                    "Whether all pods of these Jobs are one gang, or those of each Job."),
                 "name": name("Part of the names of the Jobs: <set>-<name>-<index>."),
                 "groupName": group,
                 "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 100_000, "default": 1,

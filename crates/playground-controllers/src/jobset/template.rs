@@ -5,6 +5,8 @@
 
 use serde_json::{Value, json};
 
+use super::definition::same;
+
 fn count(description: &str) -> Value {
     json!({"type": "integer", "format": "int32", "minimum": 0, "description": description})
 }
@@ -18,6 +20,7 @@ pub(super) fn job() -> Value {
     let exclusive = "alpha.jobset.sigs.k8s.io/exclusive-topology";
     json!({
         "type": "object", "required": ["spec"], "description": "The template of the Jobs.",
+        "x-kubernetes-validations": [same("metadata")],
         "properties": {
             "metadata": {
                 "type": "object",
@@ -32,10 +35,30 @@ pub(super) fn job() -> Value {
     })
 }
 
+/// The spec of a Job. Only the counts of an Indexed one may change, together: its Jobs are scaled in place.
 fn spec() -> Value {
+    let properties = properties();
+    let names = properties.as_object().into_iter().flat_map(serde_json::Map::keys);
+    let fixed = names.filter(|name| !["parallelism", "completions"].contains(&name.as_str()));
+    let mut rules: Vec<Value> = fixed.map(|name| same(name)).collect();
+    let unchanged = |field: &str| {
+        format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})")
+    };
+    let elastic = "self.completionMode == 'Indexed' && has(self.parallelism) && has(self.completions) && self.parallelism == self.completions && self.parallelism >= 1";
+    rules.push(json!({
+        "rule": format!("({} && {}) || ({elastic})", unchanged("parallelism"), unchanged("completions")),
+        "message": "completions must be equal to parallelism for Elastic Indexed Jobs",
+        "fieldPath": ".completions",
+    }));
     json!({
         "type": "object", "required": ["template"], "description": "Like the spec of a Job.",
-        "properties": {
+        "x-kubernetes-validations": rules,
+        "properties": properties,
+    })
+}
+
+fn properties() -> Value {
+    json!({
             "parallelism": count("How many pods run at once."),
             "completions": count("How many pods must succeed."),
             "completionMode": {"type": "string", "enum": ["Indexed", "NonIndexed"], "default": "Indexed",
@@ -60,7 +83,6 @@ fn spec() -> Value {
                             "default": "OnFailure", "description": "Whether containers are restarted."}}},
                 },
             },
-        },
     })
 }
 

@@ -102,7 +102,7 @@ impl Configuration {
             lease_duration: election.lease_duration.as_duration(),
             renew_deadline: election.renew_deadline.as_duration(),
             retry_period: election.retry_period.as_duration(),
-            watch_age_max: election.max_watch_age.as_duration(),
+            watch_silence_max: election.max_watch_silence.as_duration(),
         };
         lease.validate()?;
         for (field, value) in [("leaseName", &lease.name), ("leaseNamespace", &lease.namespace)] {

@@ -392,7 +392,7 @@ pub struct LeaderElection {
     /// The interval of renewals.
     pub retry_period: Span,
     /// How long the API server may leave a watch without any answer before the leader gives the lease back.
-    pub max_watch_age: Span,
+    pub max_watch_silence: Span,
 }
 
 /// How much is logged.
@@ -584,7 +584,7 @@ impl Default for LeaderElection {
             lease_duration: lease.lease_duration.into(),
             renew_deadline: lease.renew_deadline.into(),
             retry_period: lease.retry_period.into(),
-            max_watch_age: lease.watch_age_max.into(),
+            max_watch_silence: lease.watch_silence_max.into(),
         }
     }
 }

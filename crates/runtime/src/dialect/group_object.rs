@@ -3,20 +3,23 @@
 //! Must not depend on any dialect.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use muster_api::group;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::annotations::{MIN_RESOURCES, WHOLE_RESOURCES};
-use muster_api::owners::leader_worker_set;
+use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES};
 use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::resources::list_in_base_units;
+use muster_api::wire::Pod;
+use muster_api::{group, later_pods};
 use serde_json::{Value, json};
 
 use super::StatusPatch;
 use super::condition::CurrentStatus;
 use super::group_error::GroupError;
-use super::parsed_group::ParsedGroup;
+use super::made_for::MadeFor;
+use super::parsed_group::{ParsedGroup, ParsedLaterPods};
+use crate::intake::class::class;
 use crate::preemption_cost;
 
 /// A group object, independent of its dialect.
@@ -39,32 +42,14 @@ pub(crate) struct GroupObject {
     pub(crate) ignored_fields: Vec<String>,
     /// Its current status.
     pub(crate) current_status: CurrentStatus,
-    /// The leader of the replica that it belongs to, if there is one.
-    pub(crate) leader: Option<Leader>,
+    /// The owner that it was made for, if there is one.
+    pub(crate) made_for: Option<MadeFor>,
     /// The earliest creation time of its members; older pods are left over from an earlier group of its name.
     pub(crate) members_since_ms: Option<u64>,
     /// The cost of evicting one of its groups that its owner declares.
     pub(crate) preemption_cost: Result<i32, GroupError>,
     /// The priorities of its groups as far as they are resolved, by name.
     pub(crate) priorities: BTreeMap<String, ResolvedPriority>,
-}
-
-/// The leader pod of a LeaderWorkerSet replica, which owns its group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Leader {
-    /// The UID of the pod.
-    pub(crate) uid: String,
-    /// The name of the LeaderWorkerSet.
-    pub(crate) set: String,
-}
-
-impl Leader {
-    fn of(metadata: &ObjectMeta) -> Option<Self> {
-        let set = metadata.labels.as_ref()?.get(leader_worker_set::labels::NAME)?.clone();
-        let mut owners = metadata.owner_references.iter().flatten();
-        let owner = owners.find(|owner| owner.controller == Some(true) && owner.kind == "Pod")?;
-        Some(Self { uid: owner.uid.clone(), set })
-    }
 }
 
 impl GroupObject {
@@ -82,7 +67,7 @@ impl GroupObject {
             groups: Ok(Vec::new()),
             ignored_fields: Vec::new(),
             current_status: CurrentStatus::default(),
-            leader: Leader::of(metadata),
+            made_for: MadeFor::of(metadata),
             members_since_ms: None,
             preemption_cost: preemption_cost::declared(metadata.annotations.as_ref()).map_err(GroupError::from),
             priorities: BTreeMap::new(),
@@ -106,25 +91,22 @@ impl GroupObject {
         }
     }
 
-    /// Applies the annotation with the total resources of all groups of a Workload: the object's own groups, or those
-    /// that were created from the Workload like this one.
-    pub(crate) fn apply_whole_resources(&mut self, metadata: &ObjectMeta, workload: Option<&str>) {
-        let annotation = |key: &str| metadata.annotations.as_ref().and_then(|all| all.get(key));
-        let Some(text) = annotation(WHOLE_RESOURCES) else { return };
+    /// Applies the annotation with the pods that the owner creates later.
+    pub(crate) fn apply_later_pods(&mut self, metadata: &ObjectMeta) {
+        let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(LATER_PODS)) else { return };
         let Ok(groups) = &mut self.groups else { return };
-        if annotation(MIN_RESOURCES).is_some() {
-            let path = FieldPath::Root("metadata.annotations");
-            let reason = format!("only one of it and {MIN_RESOURCES} may be set");
-            self.groups = Err(path.key(WHOLE_RESOURCES).invalid(text, reason).into());
-            return;
-        }
-        let workload = workload.unwrap_or(&self.name).to_owned();
-        match min_resources(text, WHOLE_RESOURCES) {
-            Ok(whole) => groups.iter_mut().for_each(|(_, group)| {
-                group.min_resources.clone_from(&whole);
-                group.shared_in_workload = Some(workload.clone());
-            }),
+        match later_pods(text) {
+            Ok(later) => groups.iter_mut().for_each(|(_, group)| group.later.clone_from(&later)),
             Err(error) => self.groups = Err(error.into()),
+        }
+    }
+
+    /// Applies the annotation with the disruption mode. It takes precedence over a field, which cannot be changed.
+    pub(crate) fn apply_disruption_mode(&mut self, metadata: &ObjectMeta) {
+        let Some(text) = metadata.annotations.as_ref().and_then(|all| all.get(DISRUPTION_MODE)) else { return };
+        let Ok(groups) = &mut self.groups else { return };
+        if let Err(error) = apply_disruption_mode(groups, text) {
+            self.groups = Err(error.into());
         }
     }
 
@@ -164,9 +146,85 @@ fn min_resources(text: &str, key: &str) -> Result<BTreeMap<String, i64>, Invalid
     list_in_base_units(&group::min_resources(&written, &path)?, &path)
 }
 
+/// The pods that an owner creates later, each with the requirements of its template.
+fn later_pods(text: &str) -> Result<Vec<Vec<ParsedLaterPods>>, InvalidField> {
+    let read = |part: later_pods::LaterPods| {
+        let pod = Pod { spec: part.pod, ..Pod::default() };
+        let mut class = class(&pod, None).map_err(|error| InvalidField {
+            field: format!("metadata.annotations[{LATER_PODS}]: {}", error.field),
+            ..error
+        })?;
+        // Terms about other pods are not part of it.
+        class.inter_pod = None;
+        // Its range was checked.
+        let count = u32::try_from(part.count).unwrap_or(0);
+        Ok(ParsedLaterPods { group: part.group, count, class: Arc::new(class) })
+    };
+    let stages = later_pods::read(text)?;
+    stages.into_iter().map(|stage| stage.into_iter().map(read).collect()).collect()
+}
+
+/// Sets the mode of all groups, or of those that a JSON object names.
+fn apply_disruption_mode(groups: &mut [(String, ParsedGroup)], text: &str) -> Result<(), InvalidField> {
+    let annotations = FieldPath::Root("metadata.annotations");
+    let path = annotations.key(DISRUPTION_MODE);
+    if !text.trim_start().starts_with('{') {
+        let mode = group::DisruptionMode::read(text, &path)?;
+        return groups.iter_mut().try_for_each(|(_, group)| group.set_disruption_mode(mode, &path));
+    }
+    let by_name: BTreeMap<String, String> = serde_json::from_str(text)
+        .map_err(|error| path.invalid(text, format_args!("must be a mode or a JSON object of modes: {error}")))?;
+    for (name, mode) in &by_name {
+        let path = path.key(name);
+        let mode = group::DisruptionMode::read(mode, &path)?;
+        match groups.iter_mut().find(|(one, _)| one == name) {
+            Some((_, group)) => group.set_disruption_mode(mode, &path)?,
+            None => return Err(path.invalid(mode.as_str(), "there is no group of this name")),
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use muster_engine::model::group::{DisruptionMode, Policy};
+
+    use super::super::parsed_group::WithoutClass;
     use super::*;
+
+    #[test]
+    fn annotated_disruption_mode_is_for_all_groups_or_for_those_it_names() {
+        use DisruptionMode::{Group, Pod};
+        let modes = |text: &str| {
+            let group = |name: &str, policy: Policy| {
+                (name.to_owned(), ParsedGroup::with_policy(policy, WithoutClass::LowestMember))
+            };
+            let gang = || Policy::Gang { min_count: 2 };
+            let mut object = GroupObject::with_metadata(&ObjectMeta::default());
+            object.groups = Ok(vec![group("a", gang()), group("b", gang())]);
+            let annotations = [(DISRUPTION_MODE.to_owned(), text.to_owned())].into();
+            object.apply_disruption_mode(&ObjectMeta { annotations: Some(annotations), ..ObjectMeta::default() });
+            let groups = object.groups.map_err(|error| error.message)?;
+            Ok::<_, String>(groups.iter().map(|(_, group)| group.disruption_mode).collect::<Vec<_>>())
+        };
+        assert_eq!(modes("PodGroup"), Ok(vec![Group, Group]));
+        assert_eq!(modes("Pod"), Ok(vec![Pod, Pod]));
+        assert_eq!(modes(r#"{"b": "PodGroup"}"#), Ok(vec![Pod, Group]));
+        let error = |text: &str| modes(text).unwrap_err();
+        assert!(error("All").contains("must be Pod or PodGroup"));
+        assert!(error(r#"{"c": "Pod"}"#).contains("there is no group of this name"));
+        assert!(error(r#"{"a": 1}"#).contains("must be a mode or a JSON object of modes"));
+    }
+
+    #[test]
+    fn basic_group_cannot_be_evicted_whole() {
+        let path = FieldPath::Root("x");
+        let basic = Policy::Basic { desired_count: None };
+        let mut group = ParsedGroup::with_policy(basic, WithoutClass::LowestMember);
+        let error = group.set_disruption_mode(group::DisruptionMode::PodGroup, &path).unwrap_err();
+        assert!(error.to_string().contains("needs a gang policy"), "{error}");
+        group.set_disruption_mode(group::DisruptionMode::Pod, &path).unwrap();
+    }
 
     #[test]
     fn removed_status_fields_are_set_to_null() {

@@ -54,6 +54,8 @@ impl Dialect for MusterPodGroup {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.refuse_min_resources(&object.metadata);
+        read.apply_disruption_mode(&object.metadata);
+        read.apply_later_pods(&object.metadata);
         read
     }
 

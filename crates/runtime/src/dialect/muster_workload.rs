@@ -58,7 +58,8 @@ impl Dialect for MusterWorkload {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.apply_min_resources(&object.metadata);
-        read.apply_whole_resources(&object.metadata, None);
+        read.apply_disruption_mode(&object.metadata);
+        read.apply_later_pods(&object.metadata);
         read
     }
 

@@ -56,8 +56,8 @@ impl Dialect for NativePodGroup {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.apply_min_resources(&object.metadata);
-        let workload = object.spec.workload_ref.as_ref().map(|reference| reference.workload_name.as_str());
-        read.apply_whole_resources(&object.metadata, workload);
+        read.apply_disruption_mode(&object.metadata);
+        read.apply_later_pods(&object.metadata);
         read
     }
 

@@ -3,10 +3,12 @@
 //! It becomes an engine group once the PriorityClasses are known. Must not depend on any dialect.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_api::group as written;
-use muster_api::invalid::FieldPath;
+use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::list_in_base_units;
+use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
 };
@@ -30,14 +32,25 @@ pub(crate) struct ParsedGroup {
     pub(crate) topology: Vec<TopologyConstraint>,
     /// The resources that the whole group needs.
     pub(crate) min_resources: BTreeMap<String, i64>,
-    /// The Workload whose groups share `min_resources`; `None` if they are for this group alone.
-    pub(crate) shared_in_workload: Option<String>,
+    /// The pods that its owner creates later, by what runs at the same time.
+    pub(crate) later: Vec<Vec<ParsedLaterPods>>,
     /// What it may do when it has lost members.
     pub(crate) degraded_policy: DegradedPolicy,
     /// Whether pods of unknown subsets are members too.
     pub(crate) open: bool,
     /// Whether it is queued by the age of the object, not by that of its oldest pending member.
     pub(crate) ranked_by_object: bool,
+}
+
+/// Pods of one template that their owner creates later.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ParsedLaterPods {
+    /// The group that they join: in a Workload one of its groups, else the name of the group object.
+    pub(crate) group: String,
+    /// How many members it will have in all.
+    pub(crate) count: u32,
+    /// What each of them requires.
+    pub(crate) class: Arc<ClassSpec>,
 }
 
 /// The priority fields of a group.
@@ -91,11 +104,24 @@ impl ParsedGroup {
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources: BTreeMap::new(),
-            shared_in_workload: None,
+            later: Vec::new(),
             degraded_policy: DegradedPolicy::Replace,
             open: false,
             ranked_by_object: false,
         }
+    }
+
+    /// Sets another disruption mode than its fields have.
+    pub(crate) fn set_disruption_mode(
+        &mut self,
+        mode: written::DisruptionMode,
+        path: &FieldPath<'_>,
+    ) -> Result<(), InvalidField> {
+        if mode == written::DisruptionMode::PodGroup && matches!(self.policy, Policy::Basic { .. }) {
+            return Err(path.invalid(mode.as_str(), "needs a gang policy"));
+        }
+        self.disruption_mode = disruption_mode(mode);
+        Ok(())
     }
 
     /// A group of our own kinds. `path` is the path of its fields.
@@ -114,14 +140,11 @@ impl ParsedGroup {
                 written::PreemptionPolicy::Never => PreemptionPolicy::Never,
                 written::PreemptionPolicy::PreemptLowerPriority => PreemptionPolicy::LowerPriority,
             }),
-            disruption_mode: match group.disruption_mode {
-                written::DisruptionMode::Pod => DisruptionMode::Pod,
-                written::DisruptionMode::PodGroup => DisruptionMode::Group,
-            },
+            disruption_mode: disruption_mode(group.disruption_mode),
             schedule_timeout_ms: None,
             topology: Vec::new(),
             min_resources,
-            shared_in_workload: None,
+            later: Vec::new(),
             degraded_policy: match group.degraded_policy {
                 written::DegradedPolicy::Replace => DegradedPolicy::Replace,
                 written::DegradedPolicy::Requorum => DegradedPolicy::Requorum,
@@ -130,6 +153,13 @@ impl ParsedGroup {
             open: false,
             ranked_by_object: subsets,
         })
+    }
+}
+
+fn disruption_mode(mode: written::DisruptionMode) -> DisruptionMode {
+    match mode {
+        written::DisruptionMode::Pod => DisruptionMode::Pod,
+        written::DisruptionMode::PodGroup => DisruptionMode::Group,
     }
 }
 

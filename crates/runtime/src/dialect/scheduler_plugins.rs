@@ -61,6 +61,8 @@ impl Dialect for SchedulerPlugins {
             ..GroupObject::with_metadata(&object.metadata)
         };
         read.refuse_min_resources(&object.metadata);
+        read.apply_disruption_mode(&object.metadata);
+        read.apply_later_pods(&object.metadata);
         read
     }
 

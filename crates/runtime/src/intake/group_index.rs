@@ -10,18 +10,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use muster_api::keys::annotations::LATER_PODS;
 use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
 use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
-use muster_engine::model::group::{GroupKey, GroupSpec, Policy, QueuePosition, RecordedStart};
+use muster_engine::model::group::{GroupKey, GroupSpec, LaterPods, Policy, QueuePosition, RecordedStart};
 use muster_reflector::{Delta, Table};
 
 use super::instance::Instance;
 use super::priorities::Priorities;
 use super::raw::RawObject;
-use crate::dialect::{Dialect, GroupError, GroupObject, ParsedGroup, Reference, WithoutClass, is_ours, recorded_start};
+use crate::dialect::{
+    Dialect, GroupError, GroupObject, MadeFor, ParsedGroup, ParsedLaterPods, Reference, WithoutClass, is_ours,
+    recorded_start,
+};
 use crate::gates::FeatureGates;
 
 /// The key of a group object: dialect, namespace, name.
@@ -155,23 +159,21 @@ impl GroupIndex {
         self.refresh(&key, priorities)
     }
 
-    /// Resets the group of a replica whose leader was replaced: a group of the same name with another leader has yet to
-    /// start. Any other object that is recreated is for the existing pods, and running pods go on.
+    /// Resets the groups of an object that is made for another owner than before: they have yet to start. Any other
+    /// object that is recreated is for the existing pods, and running pods go on.
     fn reset_if_recreated(&mut self, key: &ObjectKey, object: &GroupObject) {
         for group in self.instances_by_object.get(key).into_iter().flatten() {
             let Some(instance) = self.instances.get_mut(group) else { continue };
-            let is_other = !instance.object_uid.is_empty() && instance.object_uid != object.uid;
-            if is_other && object.leader.is_some() {
+            if instance.made_for.is_some() && object.made_for.is_some() && instance.made_for != object.made_for {
                 instance.reset();
             }
-            instance.is_led = object.leader.is_some();
-            instance.object_uid.clone_from(&object.uid);
+            instance.made_for.clone_from(&object.made_for);
         }
     }
 
-    /// Whether an object is the group of a leader, or was when it was last seen. Such an object is one group.
-    pub(crate) fn is_led(&self, key: &ObjectKey) -> bool {
-        self.instances_of(key).any(|group| self.instances.get(group).is_some_and(|instance| instance.is_led))
+    /// The owner that the groups of an object were made for when it was last seen.
+    pub(crate) fn made_for(&self, key: &ObjectKey) -> Option<&MadeFor> {
+        self.instances_of(key).find_map(|group| self.instances.get(group)?.made_for.as_ref())
     }
 
     /// The object of a group.
@@ -266,7 +268,9 @@ impl GroupIndex {
         if !self.instances.contains_key(&key) {
             let object = ObjectKey { dialect, namespace: namespace.to_owned(), name: reference.object.clone() };
             self.instances_by_object.entry(object.clone()).or_default().insert(key.clone());
-            self.instances.insert(key.clone(), Instance::new(object, &reference.group, &reference.replica));
+            let made_for = self.object(&object).and_then(|known| known.made_for.clone());
+            let instance = Instance { made_for, ..Instance::new(object, &reference.group, &reference.replica) };
+            self.instances.insert(key.clone(), instance);
         }
         key
     }
@@ -377,7 +381,7 @@ impl GroupIndex {
             topology: group.topology.clone(),
             schedule_timeout_ms: group.schedule_timeout_ms,
             min_resources: group.min_resources.clone(),
-            family: group.shared_in_workload.as_ref().map(|workload| format!("{}/{workload}", object.namespace)),
+            later: later_pods(key, object, group)?,
             preemption_cost: object.preemption_cost.clone()?,
             degraded_policy: group.degraded_policy,
             // Without minimums, subsets have no meaning either.
@@ -389,7 +393,7 @@ impl GroupIndex {
             recorded,
             members_since_ms: object.members_since_ms,
             uid: object.uid.clone(),
-            has_leader: object.leader.is_some(),
+            owner: object.made_for.as_ref().map(|owner| owner.uid().to_owned()),
         })
     }
 
@@ -403,6 +407,21 @@ impl GroupIndex {
             policy => policy.clone(),
         }
     }
+}
+
+/// The pods that the owner of a group creates later.
+fn later_pods(key: &GroupKey, object: &GroupObject, group: &ParsedGroup) -> Result<Vec<Vec<LaterPods>>, GroupError> {
+    let part = |part: &ParsedLaterPods| {
+        let name = if object.is_group { part.group.clone() } else { format!("{}/{}", object.name, part.group) };
+        let group = GroupKey { name, replica: String::new(), ..key.clone() };
+        LaterPods { group, count: part.count, class: part.class.clone() }
+    };
+    let later: Vec<Vec<LaterPods>> = group.later.iter().map(|stage| stage.iter().map(part).collect()).collect();
+    if !later.is_empty() && !later.iter().flatten().any(|part| part.group == *key) {
+        let reason = format!("annotation {LATER_PODS}: the group {key} itself is not in it");
+        return Err(GroupError::invalid(reason));
+    }
+    Ok(later)
 }
 
 /// Whether an event is older than the known object. The versions of one object can be compared as numbers.

@@ -8,7 +8,7 @@ use muster_engine::Diagnosis;
 use muster_engine::model::group::{GroupSpec, RecordedStart};
 
 use super::group_index::ObjectKey;
-use crate::dialect::GroupError;
+use crate::dialect::{GroupError, MadeFor};
 
 /// One group, or one replica of a group. It exists while pods name it, or while its object, if that is the group
 /// itself, exists.
@@ -16,10 +16,8 @@ use crate::dialect::GroupError;
 pub(crate) struct Instance {
     /// The object that defines it, or would.
     pub(crate) object: ObjectKey,
-    /// The UID of the object that was last seen.
-    pub(crate) object_uid: String,
-    /// Whether the object belonged to a leader when it was last seen.
-    pub(crate) is_led: bool,
+    /// The owner that the object was made for when it was last seen.
+    pub(crate) made_for: Option<MadeFor>,
     /// The group inside the object; empty if the object is the group.
     pub(crate) group: String,
     /// The replica.
@@ -48,8 +46,7 @@ impl Instance {
     pub(super) fn new(object: ObjectKey, group: &str, replica: &str) -> Self {
         Self {
             object,
-            object_uid: String::new(),
-            is_led: false,
+            made_for: None,
             group: group.to_owned(),
             replica: replica.to_owned(),
             members: BTreeSet::new(),

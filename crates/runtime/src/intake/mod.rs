@@ -18,6 +18,7 @@ mod pod_dependencies;
 pub(crate) mod pod_record;
 mod priorities;
 pub(crate) mod raw;
+mod recreated_owners;
 mod replicas;
 pub(crate) mod selectors;
 pub(crate) mod spread;
@@ -36,10 +37,11 @@ use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT
 use muster_api::owners::GangedOwners;
 use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
+use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{PodName, RefusalKind};
 use muster_reflector::{Delta, Key, Table, key_of};
 
-use crate::dialect::{Dialect, GroupObject};
+use crate::dialect::{Dialect, GroupObject, MadeFor};
 use crate::gates::FeatureGates;
 use crate::settings::{Profile, TaintKey};
 use group_index::{GroupIndex, ObjectKey};
@@ -237,11 +239,15 @@ impl Intake {
         }
         let Some(object) = object else { return };
         let key = ObjectKey::new(dialect, &object.metadata);
-        let was_led = self.groups.is_led(&key);
+        let former = self.groups.made_for(&key).cloned();
         output.observations.extend(self.handle_group_text(dialect, object.text.get()));
-        let group = self.groups.instances_of(&key).next().cloned();
-        if let Some(group) = group.filter(|_| was_led || self.groups.is_led(&key)) {
-            self.on_replica_changed(&group, output);
+        let made_for = self.groups.made_for(&key);
+        // The minimum of a replica's group matters to its members, too.
+        if former.as_ref() != made_for || matches!(made_for, Some(MadeFor::Leader { .. })) {
+            let groups: Vec<GroupKey> = self.groups.instances_of(&key).cloned().collect();
+            for group in &groups {
+                self.on_owner_changed(group, output);
+            }
         }
     }
 

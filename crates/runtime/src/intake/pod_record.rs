@@ -5,14 +5,13 @@
 use std::sync::Arc;
 
 use muster_api::keys::conditions::POD_SCHEDULED;
-use muster_api::owners::job_set;
 use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{OwnerAttempt, Phase, PodName, PodRefusal, PodSpec};
 
 use super::group_reference::NamedGroup;
-use super::replicas;
+use super::{recreated_owners, replicas};
 use crate::dialect::Dialect;
 use muster_clock::millis;
 
@@ -27,7 +26,7 @@ pub(crate) struct PodRecord {
     pub(crate) broken: Option<Arc<PodRefusal>>,
     /// The subset that it names.
     pub(crate) subset: Box<str>,
-    /// The restart of its JobSet that it belongs to.
+    /// The Job or JobSet that made it, and in which attempt.
     pub(crate) attempt: Option<OwnerAttempt>,
     /// Whether Muster schedules it.
     pub(crate) ours: bool,
@@ -75,7 +74,7 @@ impl PodRecord {
             group: None,
             broken: None,
             subset: "".into(),
-            attempt: attempt_of(pod),
+            attempt: recreated_owners::attempt_of(pod),
             ours: false,
             gated: false,
             refused: false,
@@ -127,11 +126,6 @@ impl PodRecord {
     pub(crate) fn is_pending(&self) -> bool {
         self.ours && self.has_no_node && !self.gated && !self.terminating
     }
-}
-
-fn attempt_of(pod: &Pod) -> Option<OwnerAttempt> {
-    let (owner, number) = job_set::restart_attempt(pod.metadata.labels.as_ref()?)?;
-    Some(OwnerAttempt { owner: owner.to_owned(), number })
 }
 
 /// The pod's condition while it has no node.

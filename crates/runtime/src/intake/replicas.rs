@@ -16,8 +16,8 @@ use muster_engine::model::pod::{PodRefusal, RefusalKind};
 
 use super::pod::refusal;
 use super::pod_record::PodRecord;
-use super::{Intake, IntakeOutput};
-use crate::dialect::{Dialect as _, GroupObject, MusterPodGroup};
+use super::{Intake, IntakeOutput, recreated_owners};
+use crate::dialect::{Dialect as _, GroupObject, MadeFor, MusterPodGroup};
 
 /// The tolerated clock skew between API servers in the creation times of leaders and workers.
 const CLOCK_SKEW_MS: u64 = 2_000;
@@ -39,21 +39,22 @@ pub(super) fn size_for_worker(pod: &Pod) -> Option<u32> {
 impl Intake {
     /// From when on pods belong to the group of this object: workers are created after their leader.
     pub(super) fn members_since(&self, object: &GroupObject) -> Option<u64> {
-        let leader = self.pods.entries.get(object.leader.as_ref()?.uid.as_str())?;
+        let MadeFor::Leader { uid, .. } = object.made_for.as_ref()? else { return None };
+        let leader = self.pods.entries.get(uid.as_str())?;
         Some(leader.created_ms.saturating_sub(CLOCK_SKEW_MS))
     }
 
     /// A pod of a group was seen or is gone: updates all members if it is their leader.
     pub(super) fn on_leader_changed(&mut self, group: &GroupKey, uid: &str, output: &mut IntakeOutput) {
-        let leader = self.groups.object_of(group).and_then(|object| object.leader.as_ref());
-        if leader.is_some_and(|leader| leader.uid == uid) {
-            self.on_replica_changed(group, output);
+        let owner = self.groups.object_of(group).and_then(|object| object.made_for.as_ref());
+        if owner.is_some_and(|owner| owner.uid() == uid) {
+            self.on_owner_changed(group, output);
         }
     }
 
-    /// A group or its leader has changed: updates which pods are members and which have to wait. The group is observed
+    /// A group, its owner or its leader has changed: updates which pods are members and which have to wait. The group is observed
     /// first, so that pods that may join then are held to its minimum.
-    pub(super) fn on_replica_changed(&mut self, group: &GroupKey, output: &mut IntakeOutput) {
+    pub(super) fn on_owner_changed(&mut self, group: &GroupKey, output: &mut IntakeOutput) {
         if let Some(since) = self.groups.object_of(group).and_then(|object| self.members_since(object)) {
             output.observations.extend(self.groups.set_members_since(group, since, &self.priorities));
         }
@@ -76,9 +77,10 @@ impl Intake {
 
     fn hold_reason(&self, record: &PodRecord) -> Option<InvalidField> {
         let group = record.group.as_deref()?;
-        let leader = self.groups.object_of(group)?.leader.as_ref()?;
-        if self.pods.entries.get(leader.uid.as_str()).is_none_or(|leader| leader.terminating) {
-            return Some(FieldPath::Root("metadata.labels").key(labels::NAME).invalid(&leader.set, LEADERLESS));
+        let made_for = self.groups.object_of(group)?.made_for.as_ref()?;
+        let MadeFor::Leader { uid, set } = made_for else { return recreated_owners::hold_reason(made_for, record) };
+        if self.pods.entries.get(uid.as_str()).is_none_or(|leader| leader.terminating) {
+            return Some(FieldPath::Root("metadata.labels").key(labels::NAME).invalid(set, LEADERLESS));
         }
         let is_ours = self.indexes.owners.minimums_are_raised() && group.origin == MusterPodGroup.origin();
         let (size, minimum) = (record.replica_size.filter(|_| is_ours)?, self.groups.minimum_of(group)?);

@@ -27,11 +27,11 @@ pub struct LeaseSettings {
     /// The interval of renewals by the leader and of reads by the others.
     pub retry_period: Duration,
     /// How long the API server may leave a watch without any answer before the leader gives the lease back.
-    pub watch_age_max: Duration,
+    pub watch_silence_max: Duration,
 }
 
 /// An idle watch may be without an answer until the API server closes it after five minutes.
-const WATCH_AGE_MAX_MIN: Duration = Duration::from_secs(360);
+const WATCH_SILENCE_MAX_MIN: Duration = Duration::from_secs(360);
 
 impl Default for LeaseSettings {
     fn default() -> Self {
@@ -41,7 +41,7 @@ impl Default for LeaseSettings {
             lease_duration: Duration::from_secs(15),
             renew_deadline: Duration::from_secs(10),
             retry_period: Duration::from_secs(2),
-            watch_age_max: Duration::from_secs(600),
+            watch_silence_max: Duration::from_secs(600),
         }
     }
 }
@@ -62,7 +62,7 @@ impl LeaseSettings {
     /// Checks that the times never allow two leaders.
     pub fn validate(&self) -> Result<(), LeaseError> {
         let refuse = |field, value, reason: String| Err(LeaseError { field, value, reason });
-        let Self { lease_duration, renew_deadline, retry_period, watch_age_max, .. } = self;
+        let Self { lease_duration, renew_deadline, retry_period, watch_silence_max, .. } = self;
         if lease_duration.is_zero() || lease_duration.subsec_nanos() != 0 {
             let reason = "must be whole seconds, at least one: the Lease object has no finer unit".to_owned();
             return refuse("leaseDuration", *lease_duration, reason);
@@ -89,9 +89,10 @@ impl LeaseSettings {
             );
             return refuse("renewDeadline", *renew_deadline, reason);
         }
-        if *watch_age_max < WATCH_AGE_MAX_MIN {
-            let reason = format!("must be {WATCH_AGE_MAX_MIN:?} or more: idle watches can be silent nearly as long");
-            return refuse("maxWatchAge", *watch_age_max, reason);
+        if *watch_silence_max < WATCH_SILENCE_MAX_MIN {
+            let reason =
+                format!("must be {WATCH_SILENCE_MAX_MIN:?} or more: idle watches can be silent nearly as long");
+            return refuse("maxWatchSilence", *watch_silence_max, reason);
         }
         Ok(())
     }
@@ -118,9 +119,9 @@ mod tests {
         assert!(with(10_000, 10_000, 2_000).starts_with("leaderElection.renewDeadline: 10s: must be less than"));
         assert!(with(15_000, 2_400, 2_000).starts_with("leaderElection.renewDeadline: 2.4s: must be more than 1.2"));
         assert!(with(15_000, 10_000, 0).starts_with("leaderElection.retryPeriod: 0ns"));
-        let young = LeaseSettings { watch_age_max: Duration::from_secs(300), ..LeaseSettings::default() };
+        let young = LeaseSettings { watch_silence_max: Duration::from_secs(300), ..LeaseSettings::default() };
         assert!(
-            young.validate().unwrap_err().to_string().starts_with("leaderElection.maxWatchAge: 300s: must be 360s")
+            young.validate().unwrap_err().to_string().starts_with("leaderElection.maxWatchSilence: 300s: must be 360s")
         );
     }
 }

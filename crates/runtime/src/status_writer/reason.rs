@@ -123,6 +123,7 @@ mod tests {
             would_fit: 1,
             kinds: vec![],
             gap: None,
+            later: None,
             proof: Proof::Impossible,
             preemption: Preemption::NotTried,
         });

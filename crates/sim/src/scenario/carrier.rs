@@ -294,14 +294,11 @@ impl ScenarioCarrier {
         if let Some((_, what)) = Feature::used_by(group).find(|(feature, _)| form.unsupported().contains(feature)) {
             return Err(format!("group {name} has {what}, which {owner} does not have"));
         }
-        match self.carrier {
-            _ if is_new => Ok(()),
-            _ if form == Form::Workload => Err(format!("group {name} is changed, and a Workload's groups are fixed")),
-            Carrier::V1alpha1 | Carrier::V1alpha2 => {
-                Err(format!("group {name} is changed, and groups of {carrier} are fixed"))
-            }
-            _ => Ok(()),
+        let fixed = matches!(self.carrier, Carrier::V1alpha1 | Carrier::V1alpha2);
+        if fixed && !is_new {
+            return Err(format!("group {name} is changed, and groups of {carrier} are fixed"));
         }
+        Ok(())
     }
 
     /// CRDs that the scenario needs and that are not part of Kubernetes.

@@ -142,7 +142,9 @@ impl Objects {
     /// Deletes an object; it is no error if it does not exist.
     pub(super) async fn delete(&mut self, created: &CreatedObject, at_once: bool) -> Result<(), StepError> {
         let (api, _) = self.api(&created.api_version, &created.kind, &created.namespace).await?;
-        let parameters = if at_once { DeleteParams::default().grace_period(0) } else { DeleteParams::default() };
+        // Like kubectl: without it, the API server leaves the pods of a deleted Job.
+        let parameters = DeleteParams::background();
+        let parameters = if at_once { parameters.grace_period(0) } else { parameters };
         match api.delete(&created.name, &parameters).await {
             Err(error) if !is_not_found(&error) => {
                 Err(StepError::request(format!("delete {} {}", created.kind, created.name), error))

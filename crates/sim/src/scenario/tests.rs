@@ -334,7 +334,7 @@ fn carrier_that_cannot_express_a_scenario_skips_it() {
     let desired = "- group: {name: g, basic: {desiredCount: 2}}\n";
     assert_eq!(skipped(desired, Carrier::V1beta1), "group g has a desiredCount, which v1beta1 does not have");
     let changed = "- group: {name: g, gang: 2}\n- group: {name: g, gang: 1}\n";
-    assert_eq!(skipped(changed, Carrier::MusterWorkload), "group g is changed, and a Workload's groups are fixed");
+    assert_eq!(skipped(changed, Carrier::V1alpha2), "group g is changed, and groups of v1alpha2 are fixed");
     let keys = "
 - group: {name: g, gang: 2}
 - create: {count: 2, group: g, replicaKey: \"{i}\", manifest: {apiVersion: v1, kind: Pod, metadata: {name: \"a-{i}\"}}}

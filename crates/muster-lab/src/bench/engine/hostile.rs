@@ -44,7 +44,7 @@ enum Attack {
     OwnSpread,
     /// A group of three with a default spread over its own labels, as with a Service for each.
     OwnService,
-    /// Bound, one pod of a family of groups that needs more.
+    /// Bound, one pod of a group that needs more.
     MinResources,
 }
 
@@ -210,7 +210,6 @@ impl Bench {
             }
             Attack::MinResources => {
                 let mut group = GroupSpec::with_policy(key(number), Policy::Gang { min_count: 1 });
-                group.family = Some(format!("family-{number}"));
                 group.min_resources = [("cpu".to_owned(), 2)].into();
                 self.observe(Observation::GroupSeen(group));
                 let membership = Some(Membership::of(key(number)));

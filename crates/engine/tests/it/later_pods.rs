@@ -1,0 +1,283 @@
+//! Pods that an owner creates only after others run: a group starts only if there is room for them, and the room is
+//! kept.
+
+use std::sync::Arc;
+
+use muster_engine::model::class::ClassSpec;
+use muster_engine::model::group::{GroupPriority, GroupSpec, LaterPods};
+use muster_engine::model::node::NodeSpec;
+use muster_engine::model::taint::{Effect, Taint, Toleration};
+use muster_engine::{Command, Diagnosis};
+
+use crate::fake_cluster::{FakeCluster, cpus, key};
+
+/// A GPU node, which other pods do not tolerate.
+fn gpu_node(fake: &mut FakeCluster, name: &str, gpus: i64) {
+    fake.put_node(NodeSpec {
+        name: name.into(),
+        allocatable: [("cpu".to_owned(), 64_000), ("gpu".to_owned(), gpus), ("pods".to_owned(), 110)].into(),
+        taints: vec![Taint { key: "gpu".into(), value: String::new(), effect: Effect::NoSchedule }],
+        ..NodeSpec::default()
+    });
+}
+
+/// A worker of eight GPUs that tolerates GPU nodes.
+fn gpu_worker() -> ClassSpec {
+    let mut class = cpus(1);
+    class.requests.insert("gpu".to_owned(), 8);
+    class.tolerations = vec![Toleration { key: Some("gpu".into()), value: None, effect: None }];
+    class
+}
+
+fn part(group: &str, count: u32, class: ClassSpec) -> LaterPods {
+    LaterPods { group: key(group), count, class: Arc::new(class) }
+}
+
+/// A leader on CPU nodes, whose four workers on GPU nodes are created when it runs.
+fn leader(fake: &mut FakeCluster, name: &str) {
+    let later = vec![vec![part(name, 5, gpu_worker())]];
+    fake.put_group(GroupSpec { later, ..GroupSpec::gang(key(name), 1) });
+    fake.pod(&format!("{name}-leader"), name, 1);
+}
+
+fn workers(fake: &mut FakeCluster, name: &str, count: usize) {
+    for number in 0..count {
+        let class = Arc::new(gpu_worker());
+        fake.pod_with(&format!("{name}-worker-{number}"), name, 1, |pod| pod.class = class);
+    }
+}
+
+/// A single pod that wants all GPUs of a node.
+fn single(fake: &mut FakeCluster, name: &str, priority: i32) {
+    let class = Arc::new(gpu_worker());
+    fake.pod_with(name, "", 1, |pod| {
+        pod.class = class;
+        pod.priority = priority;
+    });
+}
+
+fn later_gap(fake: &FakeCluster, group: &str) -> (u32, u32, bool) {
+    let Diagnosis::GroupUnschedulable(shortfall) = fake.group_diagnosis(group) else {
+        panic!("{:?}", fake.group_diagnosis(group))
+    };
+    let gap = shortfall.later.expect("it says what comes later");
+    (gap.pods, gap.fit, gap.beside)
+}
+
+#[test]
+fn leader_waits_for_room_for_its_workers_on_the_nodes_that_they_may_use() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..3).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    assert_eq!(fake.bound(), [""; 0]);
+    assert_eq!(later_gap(&fake, "g"), (4, 3, true));
+    gpu_node(&mut fake, "gpu3", 8);
+    fake.advance(15_000);
+    assert_eq!(fake.bound(), ["g-leader"]);
+    workers(&mut fake, "g", 4);
+    fake.settle();
+    assert_eq!(fake.bound_count("g-worker"), 4);
+}
+
+#[test]
+fn room_for_workers_is_kept_from_single_pods_and_other_groups() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..5).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    (0..3).for_each(|number| single(&mut fake, &format!("single{number}"), 0));
+    leader(&mut fake, "other");
+    fake.advance(10_000);
+    assert_eq!((fake.bound_count("g-leader"), fake.bound_count("single"), fake.bound_count("other")), (1, 1, 0));
+    workers(&mut fake, "g", 4);
+    fake.advance(10_000);
+    assert_eq!((fake.bound_count("g-worker"), fake.bound_count("single")), (4, 1));
+}
+
+#[test]
+fn room_is_not_kept_from_more_important_pods_nor_forever() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    single(&mut fake, "important", 1);
+    single(&mut fake, "equal", 0);
+    fake.advance(10_000);
+    assert_eq!((fake.bound_count("important"), fake.bound_count("equal")), (1, 0));
+    fake.advance(29 * 60_000);
+    assert_eq!(fake.bound_count("equal"), 0);
+    fake.advance(2 * 60_000);
+    assert_eq!(fake.bound_count("equal"), 1, "after half an hour it lapses");
+}
+
+#[test]
+fn room_is_free_again_when_the_leader_is_gone_and_its_namespace_has_to_pause() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.advance(60_000);
+    single(&mut fake, "single", 0);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("single"), 0);
+    fake.remove("g-leader");
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("single"), 1);
+    // The next one may start, and keeps nothing for a while.
+    fake.remove("single");
+    leader(&mut fake, "again");
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("again-leader"), 1);
+    single(&mut fake, "second", 0);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("second"), 1);
+}
+
+#[test]
+fn room_is_kept_after_a_restart() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    assert_eq!(fake.bound(), ["g-leader"]);
+    fake.restart();
+    single(&mut fake, "single", 0);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("single"), 0);
+    workers(&mut fake, "g", 4);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("g-worker"), 4);
+}
+
+#[test]
+fn workers_that_join_one_by_one_use_the_room_that_is_kept() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    single(&mut fake, "single", 0);
+    for number in 0..4 {
+        let class = Arc::new(gpu_worker());
+        fake.pod_with(&format!("g-worker-{number}"), "g", 1, |pod| pod.class = class);
+        fake.advance(10_000);
+        assert_eq!((fake.bound_count("g-worker"), fake.bound_count("single")), (number + 1, 0));
+    }
+}
+
+/// Two families of two groups of two pods that start one after another.
+fn families(fake: &mut FakeCluster, together: bool) {
+    for family in ["a", "b"] {
+        let name = |part: &str| format!("{family}-{part}");
+        let parts = ["first", "second"].map(|one| part(&name(one), 2, cpus(1)));
+        let later = if together { vec![parts.to_vec()] } else { parts.map(|part| vec![part]).to_vec() };
+        for one in ["first", "second"] {
+            fake.put_group(GroupSpec { later: later.clone(), ..GroupSpec::gang(key(&name(one)), 2) });
+        }
+    }
+}
+
+#[test]
+fn parts_that_run_together_start_only_if_all_fit() {
+    let mut fake = FakeCluster::new();
+    (0..5).for_each(|index| fake.node(&format!("n{index}"), 1));
+    families(&mut fake, true);
+    fake.pods_of("a-first-pod", "a-first", 2, 1);
+    fake.pods_of("b-first-pod", "b-first", 2, 1);
+    fake.advance(60_000);
+    assert_eq!((fake.bound_count("a-first-pod"), fake.bound_count("b-first-pod")), (2, 0));
+    fake.pods_of("a-second-pod", "a-second", 2, 1);
+    fake.advance(60_000);
+    assert_eq!((fake.bound_count("a-"), fake.bound_count("b-")), (4, 0));
+    (0..3).for_each(|index| fake.node(&format!("late{index}"), 1));
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("b-first-pod"), 2);
+    fake.pods_of("b-second-pod", "b-second", 2, 1);
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("b-"), 4);
+}
+
+#[test]
+fn parts_that_run_one_after_the_other_are_not_asked_for_at_once() {
+    let mut fake = FakeCluster::new();
+    (0..2).for_each(|index| fake.node(&format!("n{index}"), 1));
+    families(&mut fake, false);
+    fake.pods_of("a-first-pod", "a-first", 2, 1);
+    fake.settle();
+    assert_eq!(fake.bound_count("a-first-pod"), 2);
+    // What comes later would not fit even on the empty cluster.
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 2);
+    let later = vec![vec![part("small", 1, cpus(1))], vec![part("large", 3, cpus(1))]];
+    for (name, least) in [("small", 1), ("large", 3)] {
+        fake.put_group(GroupSpec { later: later.clone(), ..GroupSpec::gang(key(name), least) });
+    }
+    fake.pod("pod", "small", 1);
+    fake.settle();
+    assert_eq!(fake.bound(), [""; 0]);
+    assert_eq!(later_gap(&fake, "small"), (3, 2, false));
+    fake.node("n1", 1);
+    fake.advance(60_000);
+    assert_eq!(fake.bound(), ["pod"]);
+}
+
+#[test]
+fn nothing_is_evicted_for_a_leader_whose_workers_would_not_fit() {
+    let start = |nodes: usize| {
+        let mut fake = FakeCluster::new();
+        fake.node("cpu", 1);
+        (0..nodes).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+        fake.pod("low", "", 1);
+        (0..nodes).for_each(|number| single(&mut fake, &format!("gpu-low{number}"), 0));
+        fake.settle();
+        assert_eq!(fake.bound_count("gpu-low"), nodes);
+        let later = vec![vec![part("g", 5, gpu_worker())]];
+        fake.put_group(GroupSpec { later, priority: GroupPriority::Own(5), ..GroupSpec::gang(key("g"), 1) });
+        fake.pod("g-leader", "g", 1);
+        fake.advance(60_000);
+        fake
+    };
+    let fake = start(3);
+    assert_eq!(fake.evicted(), [""; 0]);
+    assert_eq!(fake.bound_count("g-leader"), 0);
+    let mut fake = start(4);
+    assert_eq!(fake.evicted().len(), 5, "the leader's node and those of all workers");
+    assert_eq!(fake.bound_count("g-leader"), 1);
+    // What was evicted for the workers is kept for them.
+    single(&mut fake, "greedy", 0);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("greedy"), 0);
+    workers(&mut fake, "g", 4);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("g-worker"), 4);
+}
+
+#[test]
+fn min_resources_are_not_counted_beside_later_pods() {
+    let mut fake = FakeCluster::new();
+    (0..6).for_each(|index| fake.node(&format!("n{index}"), 1));
+    for name in ["a", "b"] {
+        let later = vec![vec![part(name, 3, cpus(1))]];
+        let min_resources = [("cpu".to_owned(), 3000), ("pods".to_owned(), 3)].into();
+        fake.put_group(GroupSpec { later, min_resources, ..GroupSpec::gang(key(name), 1) });
+        fake.pod(&format!("{name}-leader"), name, 1);
+    }
+    fake.settle();
+    assert_eq!(fake.bound(), ["a-leader", "b-leader"]);
+}
+
+#[test]
+fn stand_ins_are_never_shown() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    let names_stand_in = |command: &Command| format!("{command:?}").contains("later pod");
+    assert!(!fake.issued.iter().any(names_stand_in));
+}
