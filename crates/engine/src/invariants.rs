@@ -20,6 +20,7 @@ pub fn check(engine: &Engine) -> Result<(), String> {
     no_pod_is_lost(engine)?;
     pending_counts(engine)?;
     reservation(engine)?;
+    engine.audit_kept_rooms()?;
     ensure(!engine.cluster.has_events(), || "an event of the cluster was not handled".to_owned())?;
     no_leftover_entries(engine)
 }

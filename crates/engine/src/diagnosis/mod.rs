@@ -392,6 +392,8 @@ pub enum Preemption {
     NotEnough,
     /// Its members would fit, but not the `minResources` of the group.
     MinResources,
+    /// Pods that come later would not fit beside the group.
+    LaterPods,
     /// It has its minimum, and the configuration forbids to preempt for more.
     BeyondMinimum,
     /// No plan was found; there may be one.

@@ -238,6 +238,9 @@ impl Display for Preemption {
             Self::MinResources => f.write_str(
                 " Preemption would not help: beside these pods there would be too little for its minResources.",
             ),
+            Self::LaterPods => {
+                f.write_str(" Preemption would not help: there would be no room for the pods that come later.")
+            }
             Self::BeyondMinimum => {
                 f.write_str(" It does not preempt: the group has its minimum, and preemption.beyondMinimum is false.")
             }

@@ -86,6 +86,8 @@ pub enum NoPlan {
     EvictionBackoff,
     /// The pods would fit, but not the `min_resources` of their group.
     MinResources,
+    /// Pods that come later would not fit beside the group.
+    LaterPods,
 }
 
 impl NoPlan {

@@ -3,63 +3,40 @@
 //!
 //! A group must not start while there is no room for them, or it would hold its nodes and wait forever. Their templates
 //! are known, so they are placed in the trial, each on the nodes that it may use. What runs at the same time is a stage:
-//! its pods must fit beside the group; the pods of other stages must fit without it. When the group starts, their room
-//! is kept: a stand-in for each of them is nominated to its node, so that pods of the same or a lower priority leave the
-//! room free. That is bounded: it was free when the group started, it cannot be raised later, it lapses after a while, and
-//! a namespace that did not use it has to pause before room is kept for it again.
+//! its pods must fit beside the group. The pods of stages without the group must fit by themselves; as they come only
+//! when others have ended, what they may preempt then does not count. From the start on the room is kept (`kept_room`).
 
 use std::sync::Arc;
 
+use super::Engine;
 use super::scheduling_cycle::view_for_group;
-use super::{Engine, Timer};
+use crate::cluster::pod::Pod;
 use crate::cluster::transaction::Transaction;
 use crate::diagnosis::LaterGap;
-use crate::model::Millis;
 use crate::model::group::{GroupKey, LaterPods};
-use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId, PodId};
-use crate::model::pod::{PodName, PodSpec};
+use crate::model::ids::{ClassId, GroupId, LabelSetId, PodId};
 use crate::model::resources::{NAMES_PER_POD_MAX, POD_NAMES_MAX};
 use crate::placement::cache::Cache;
 use crate::placement::{self, Lot, PlacementRequest, Verdict};
-use crate::queue::Entity;
-
-/// With more groups than this that wait for room for later pods, an event activates none of them; they are attempted
-/// after a while.
-const ACTIVATED_MAX: usize = 64;
+use crate::queue::{Entity, QueueState};
 
 /// The pods of one stage that are not on nodes, while an attempt looks for room for them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Stage {
-    parts: Vec<Part>,
+    pub(super) parts: Vec<Part>,
 }
 
 /// Pods of one template.
 #[derive(Debug)]
-struct Part {
-    group: GroupKey,
-    class: ClassId,
+pub(super) struct Part {
+    pub(super) group: GroupKey,
+    pub(super) class: ClassId,
     labels: LabelSetId,
-    pods: u32,
-}
-
-/// The room that is kept for the later pods of a family of groups.
-#[derive(Clone, Debug)]
-pub(super) struct KeptRoom {
-    since: Millis,
-    until: Millis,
-    parts: Vec<KeptPart>,
-}
-
-#[derive(Clone, Debug)]
-struct KeptPart {
-    group: GroupKey,
-    /// How many pods it will have in all.
-    count: u32,
-    stand_ins: Vec<PodId>,
+    pub(super) pods: u32,
 }
 
 impl Stage {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
@@ -75,7 +52,7 @@ impl Stage {
     }
 
     /// The pods of the stage alone.
-    fn request(&self, priority: i32) -> PlacementRequest {
+    pub(super) fn request(&self, priority: i32) -> PlacementRequest {
         self.added_to(&PlacementRequest { lots: Vec::new(), needs: Vec::new(), priority })
     }
 
@@ -124,46 +101,85 @@ impl Stage {
 }
 
 impl Engine {
-    /// The pods that must fit beside a group when it starts; `None` if it has started or has no later pods. They are to
-    /// be released.
+    /// The pods that must fit beside a group when it starts and whose room is then kept; `None` if it has started or has
+    /// no later pods. They are to be released.
     pub(super) fn later_beside(&mut self, id: GroupId) -> Option<Stage> {
         let group = self.cluster.group(id);
         let spec = group.definition.current().filter(|_| group.must_fit_later_pods())?;
-        let stage = spec.later.iter().find(|stage| stage.iter().any(|part| part.group == group.key));
+        let stage = spec.later.iter().find(|stage| has(stage, &group.key));
         let stage = stage.cloned().unwrap_or_default();
         Some(self.acquire(id, &stage))
     }
 
-    /// The first part of another stage for which there would be no room even without this one. It matters only before
+    /// The first part of a further stage for which there would be no room. Stages without the group matter only before
     /// anything of the family has started.
-    pub(super) fn later_stage_gap(&mut self, id: GroupId, request: &PlacementRequest) -> Option<LaterGap> {
+    pub(super) fn further_stage_gap(&mut self, id: GroupId, request: &PlacementRequest) -> Option<LaterGap> {
         let group = self.cluster.group(id);
         let spec = group.definition.current().filter(|_| group.must_fit_later_pods())?;
-        let is_placed = |part: &LaterPods| self.placed_of(&part.group) > 0;
-        if spec.later.len() < 2 || spec.later.iter().flatten().any(is_placed) {
+        let (key, later) = (group.key.clone(), spec.later.clone());
+        let kept = later.iter().position(|stage| has(stage, &key));
+        let has_started = later.iter().flatten().any(|part| self.placed_of(&part.group) > 0);
+        let further = later
+            .iter()
+            .enumerate()
+            .filter(|(index, stage)| Some(*index) != kept && (has(stage, &key) || !has_started));
+        for (_, stage) in further {
+            let beside = has(stage, &key);
+            let stage = self.acquire(id, stage);
+            let gap = self.stage_gap(id, request, &stage, beside);
+            self.release(stage);
+            if gap.is_some() {
+                return gap;
+            }
+        }
+        None
+    }
+
+    /// The first part of a stage without room, beside the group or by itself: now, or without what the group may preempt.
+    fn stage_gap(&mut self, id: GroupId, request: &PlacementRequest, stage: &Stage, beside: bool) -> Option<LaterGap> {
+        let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
+        let all = if beside { stage.added_to(request) } else { stage.request(request.priority) };
+        let mut now = view_for_group(&mut self.cluster, request, &aside);
+        if placement::place(&mut now, &mut self.cache, &all, steps_max) == Verdict::Placed {
             return None;
         }
-        let others: Vec<Vec<LaterPods>> =
-            spec.later.iter().filter(|stage| stage.iter().all(|part| part.group != group.key)).cloned().collect();
-        others.iter().find_map(|stage| {
-            let stage = self.acquire(id, stage);
-            let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
-            let mut transaction = view_for_group(&mut self.cluster, request, &aside);
-            let fits = stage.place(&mut transaction, &mut self.cache, request.priority, steps_max);
-            let gap = (!fits).then(|| stage.gap(&mut transaction, &mut self.cache, request.priority, false)).flatten();
-            drop(transaction);
-            self.release(stage);
-            gap
-        })
+        drop(now);
+        let gone = self.preemptible_or_leaving(id, request.priority);
+        let mut without = view_for_group(&mut self.cluster, request, &aside);
+        gone.into_iter().for_each(|pod| without.remove(pod));
+        let start = without.savepoint();
+        if placement::place(&mut without, &mut self.cache, &all, steps_max) == Verdict::Placed {
+            return None;
+        }
+        without.rollback_to(start);
+        // What the group itself lacks is told by the attempt.
+        if beside && placement::place(&mut without, &mut self.cache, request, steps_max) != Verdict::Placed {
+            return None;
+        }
+        stage.gap(&mut without, &mut self.cache, request.priority, beside)
+    }
+
+    /// The pods on nodes that leave, or that a group of this priority may preempt.
+    fn preemptible_or_leaving(&self, id: GroupId, priority: i32) -> Vec<PodId> {
+        if self.may_preempt(self.group_never_preempts(id)).is_err() {
+            return self.cluster.leaving().collect();
+        }
+        let goes = |(id, pod): &(PodId, &Pod)| {
+            pod.is_leaving() || (!pod.is_static && self.cluster.effective_priority(*id) < priority)
+        };
+        let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some());
+        let gone: Vec<PodId> = placed.filter(goes).map(|(id, _)| id).collect();
+        self.cluster.steps.add(gone.len());
+        gone
     }
 
     /// How many pods of a group have a node or have succeeded.
-    fn placed_of(&self, key: &GroupKey) -> u32 {
+    pub(super) fn placed_of(&self, key: &GroupKey) -> u32 {
         self.cluster.group_id(key).map_or(0, |id| self.cluster.group(id).total().placed())
     }
 
     /// The pods of a stage that are not on nodes. Those of the group itself that wait are part of its own request.
-    fn acquire(&mut self, id: GroupId, stage: &[LaterPods]) -> Stage {
+    pub(super) fn acquire(&mut self, id: GroupId, stage: &[LaterPods]) -> Stage {
         let group = self.cluster.group(id);
         let (key, waiting) = (group.key.clone(), group.total().waiting);
         let mut parts = Vec::new();
@@ -183,9 +199,8 @@ impl Engine {
     /// Releases what a stage has acquired.
     pub(super) fn release(&mut self, stage: Stage) {
         for part in stage.parts {
-            self.cluster.release_class(part.class);
             self.cluster.release_labels(part.labels);
-            self.forget_class(part.class);
+            self.release_classes(vec![part.class]);
         }
     }
 
@@ -197,159 +212,51 @@ impl Engine {
         })
     }
 
-    /// The family of a group: the first of its groups, by which they are known.
-    pub(super) fn family_of(&self, id: GroupId) -> Option<GroupKey> {
-        let spec = self.cluster.group_if_any(id)?.definition.last()?;
-        spec.later.first()?.first().map(|part| part.group.clone())
-    }
-
-    /// The stand-ins for the later pods of a group's family.
-    pub(super) fn stand_ins_for(&self, id: GroupId) -> Vec<PodId> {
-        let kept = self.family_of(id).and_then(|family| self.kept_room.get(&family));
-        kept.into_iter().flat_map(|kept| &kept.parts).flat_map(|part| part.stand_ins.iter().copied()).collect()
-    }
-
-    /// Keeps the room that an attempt found for the later pods of a group, instead of what was kept before.
-    pub(super) fn keep_room(&mut self, id: GroupId, stage: &Stage, places: &[(ClassId, NodeId)]) {
-        let Some(family) = self.family_of(id) else { return };
-        self.remove_stand_ins(&family);
-        if places.is_empty() || self.has_to_pause(&family.namespace) {
-            return;
-        }
-        let counts = self.cluster.group(id).definition.last().map(|spec| spec.later.concat()).unwrap_or_default();
-        let priority = self.cluster.group_priority(id);
-        let (mut places, mut number) = (places.to_vec(), 0_u32);
-        let mut parts = Vec::new();
-        for part in &stage.parts {
-            let class = self.cluster.class(part.class).spec.clone();
-            let mut stand_ins = Vec::new();
-            while let Some(at) = places.iter().position(|(class, _)| *class == part.class)
-                && stand_ins.len() < part.pods as usize
-            {
-                let (_, node) = places.swap_remove(at);
-                number += 1;
-                let name = format!("{} (later pod {number})", part.group.name);
-                let uid = format!("later pod {number} of {family:?}");
-                let name = PodName { namespace: family.namespace.clone(), name, uid };
-                let created_ms = self.now;
-                let spec =
-                    PodSpec { id: Arc::new(name), class: class.clone(), priority, created_ms, ..PodSpec::default() };
-                let stand_in = self.new_pod(&spec);
-                self.cluster.set_nominated(stand_in, Some(node));
-                stand_ins.push(stand_in);
-            }
-            let count = counts.iter().find(|one| one.group == part.group).map_or(0, |one| one.count);
-            parts.push(KeptPart { group: part.group.clone(), count, stand_ins });
-        }
-        let until = self.now.saturating_add(self.config.min_resources_held_ms_max);
-        self.kept_room.insert(family, KeptRoom { since: self.now, until, parts });
-        self.set_timer(until, Timer::KeptRoomEnd(id));
-    }
-
-    /// Pods of a family were placed: the room on their nodes is used.
-    pub(super) fn use_kept_room(&mut self, id: GroupId, placed: &[(PodId, NodeId)]) {
-        let Some(family) = self.family_of(id).filter(|family| self.kept_room.contains_key(family)) else { return };
-        let key = self.cluster.group(id).key.clone();
-        for (_, node) in placed {
-            let Some(kept) = self.kept_room.get_mut(&family) else { return };
-            let Some(part) = kept.parts.iter_mut().find(|part| part.group == key) else { return };
-            let is_there = |pod: &PodId| self.cluster.pod(*pod).nominated == Some(*node);
-            if let Some(at) = part.stand_ins.iter().position(is_there) {
-                let stand_in = part.stand_ins.swap_remove(at);
-                self.remove_stand_in(stand_in);
-            }
-        }
-    }
-
-    /// Releases room that a family does not need any more: its pods are there, or nothing of it is left.
-    pub(super) fn review_kept_room(&mut self, family: &GroupKey) {
-        let Some(kept) = self.kept_room.get(family) else { return };
-        let groups = kept.parts.iter().map(|part| &part.group).chain([family]);
-        let ids = groups.filter_map(|key| self.cluster.group_id(key));
-        let has_any = ids.map(|id| self.cluster.group(id)).any(|group| {
-            let total = group.total();
-            total.assumed + total.bound > 0 || group.nominations > 0
-        });
-        if !has_any {
-            self.release_room_in_vain(family);
-            return;
-        }
-        let missing: Vec<usize> =
-            kept.parts.iter().map(|part| part.count.saturating_sub(self.placed_of(&part.group)) as usize).collect();
-        let mut superfluous = Vec::new();
-        let Some(kept) = self.kept_room.get_mut(family) else { return };
-        for (part, missing) in kept.parts.iter_mut().zip(missing) {
-            superfluous.extend(part.stand_ins.drain(missing.min(part.stand_ins.len())..));
-        }
-        if kept.parts.iter().all(|part| part.stand_ins.is_empty()) {
-            self.kept_room.remove(family);
-            self.vain_reservations.remove(&family.namespace);
-        }
-        for stand_in in superfluous {
-            self.remove_stand_in(stand_in);
-        }
-    }
-
-    /// The room has been kept for long enough.
-    pub(super) fn kept_room_ended(&mut self, id: GroupId, due: Millis) {
-        let Some(family) = self.family_of(id) else { return };
-        if self.kept_room.get(&family).is_some_and(|kept| kept.until == due) {
-            self.release_room_in_vain(&family);
-        }
-    }
-
-    fn release_room_in_vain(&mut self, family: &GroupKey) {
-        let since = self.kept_room.get(family).map_or(self.now, |kept| kept.since);
-        self.count_vain(family.namespace.clone(), self.now.saturating_sub(since));
-        self.remove_stand_ins(family);
-    }
-
-    fn remove_stand_ins(&mut self, family: &GroupKey) {
-        let Some(kept) = self.kept_room.remove(family) else { return };
-        for stand_in in kept.parts.into_iter().flat_map(|part| part.stand_ins) {
-            self.remove_stand_in(stand_in);
-        }
-    }
-
-    fn remove_stand_in(&mut self, stand_in: PodId) {
-        let class = self.cluster.remove_pod(stand_in).class;
-        self.forget_class(class);
-    }
-
-    /// After a restart: keeps room for the later pods of groups that an earlier process started.
-    pub(super) fn keep_room_for_found_groups(&mut self) {
-        let is_found = |id: &GroupId| {
-            let group = self.cluster.group(*id);
-            let has_later = group.definition.current().is_some_and(|spec| !spec.later.is_empty());
-            has_later && group.total().bound > 0 && group.admits_single_members()
-        };
-        let groups: Vec<GroupId> = self.cluster.groups().map(|(id, _)| id).filter(is_found).collect();
-        for id in groups {
-            if self.family_of(id).is_none_or(|family| self.kept_room.contains_key(&family)) {
-                continue;
-            }
-            let key = self.cluster.group(id).key.clone();
-            let Some(spec) = self.cluster.group(id).definition.current() else { continue };
-            let stage = spec.later.iter().find(|stage| stage.iter().any(|part| part.group == key)).cloned();
-            let stage = self.acquire(id, &stage.unwrap_or_default());
-            let priority = self.cluster.group_priority(id);
-            let mut transaction = Transaction::new(&mut self.cluster);
-            let start = transaction.savepoint();
-            placement::place_what_fits(&mut transaction, &mut self.cache, &stage.request(priority));
-            let places = transaction.occupied_since(start);
-            drop(transaction);
-            self.keep_room(id, &stage, &places);
+    /// The attempt of a group is over: keeps the classes of its later pods while it is parked with their shapes.
+    pub(super) fn park_later(&mut self, id: GroupId, stage: Option<Stage>) {
+        let entry = self.queue.entry(Entity::Group(id));
+        let is_parked = entry.is_some_and(|entry| matches!(entry.state, QueueState::Parked { .. }));
+        let Some(stage) = stage else { return self.unpark_later(id) };
+        if !is_parked {
             self.release(stage);
+            return self.unpark_later(id);
+        }
+        let mut classes = Vec::new();
+        for part in stage.parts {
+            self.cluster.release_labels(part.labels);
+            classes.push(part.class);
+        }
+        let former = self.parked_later.insert(id, classes);
+        self.release_classes(former.unwrap_or_default());
+    }
+
+    /// Members of a group were placed: groups of which it is a later part may need less now.
+    pub(super) fn activate_family(&mut self, id: GroupId) {
+        let key = &self.cluster.group(id).key;
+        let waits = |other: &GroupId| {
+            let spec = self.cluster.group_if_any(*other).and_then(|group| group.definition.last());
+            *other != id && spec.is_some_and(|spec| spec.later.iter().any(|stage| has(stage, key)))
+        };
+        let waiting: Vec<GroupId> = self.parked_later.keys().copied().filter(waits).collect();
+        for group in waiting {
+            self.queue.activate_parked(Entity::Group(group), self.now);
         }
     }
 
-    /// There may be more room: activates the groups that wait for room for their later pods.
-    pub(super) fn activate_waiting_for_later_room(&mut self) {
-        if self.awaiting_later_room.len() > ACTIVATED_MAX {
-            return;
-        }
-        for entity in std::mem::take(&mut self.awaiting_later_room) {
-            self.queue.activate_parked(entity, self.now);
+    /// A group is not parked any more.
+    pub(super) fn unpark_later(&mut self, id: GroupId) {
+        let classes = self.parked_later.remove(&id).unwrap_or_default();
+        self.release_classes(classes);
+    }
+
+    fn release_classes(&mut self, classes: Vec<ClassId>) {
+        for class in classes {
+            self.cluster.release_class(class);
+            self.forget_class(class);
         }
     }
+}
+
+fn has(stage: &[LaterPods], group: &GroupKey) -> bool {
+    stage.iter().any(|part| part.group == *group)
 }

@@ -7,6 +7,7 @@
 //! the group started, it cannot be raised later, it lapses after a while, and it never binds a group of a higher
 //! priority. Where the shape of later members is known, `later_pods` is exact. Must not depend on why members are missing.
 
+use super::Engine;
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
 use crate::cluster::group::Group;
@@ -95,6 +96,14 @@ impl Counter<'_> {
         let is_feasible = |class: ClassId, node| filter::passes_static_filters(self.cluster.class(class), node);
         let mut nodes = self.cluster.nodes();
         nodes.any(|(_, node)| is_feasible(class, node) && request.lots.iter().any(|lot| is_feasible(lot.class, node)))
+    }
+}
+
+impl Engine {
+    /// When a group with placed members started.
+    pub(super) fn started_ms(&self, id: GroupId) -> Option<Millis> {
+        let group = self.cluster.group(id);
+        placed(&self.cluster, group).next().map(|pod| started_ms(group, pod))
     }
 }
 

@@ -11,6 +11,7 @@ mod eviction;
 mod found_members;
 mod gang_start;
 mod group_states;
+mod kept_room;
 mod later_pods;
 mod min_resources;
 mod observe;
@@ -35,8 +36,7 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
-use crate::model::group::GroupKey;
-use crate::model::ids::{GroupId, PodId};
+use crate::model::ids::{ClassId, GroupId, PodId};
 use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
 use crate::observation::Observation;
@@ -46,7 +46,7 @@ use crate::score::Scorer;
 use crate::validation_error::ValidationError;
 pub use evaluation::{NodeEvaluation, NodeVerdict};
 pub use group_states::GroupState;
-use later_pods::KeptRoom;
+use kept_room::KeptRooms;
 pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
 use reservation::{Reservation, VainReservations};
@@ -75,8 +75,8 @@ pub(crate) enum Timer {
     Report(Entity),
     /// The reservation of a starving gang ends.
     ReservationEnd,
-    /// Room is no longer kept for the later pods of a group's family.
-    KeptRoomEnd(GroupId),
+    /// Room has been kept for later pods for long enough.
+    KeptRoomEnd,
 }
 
 /// The engine.
@@ -102,10 +102,12 @@ pub struct Engine {
     /// By UID: pods that were refused because there is no room for the names of the resources that they request.
     refused_requests: BTreeMap<String, PodSpec>,
     pub(crate) reservation: Option<Reservation>,
-    /// The room that is kept for later pods, by family.
-    kept_room: BTreeMap<GroupKey, KeptRoom>,
-    /// Groups that wait for room for their later pods, or did when they were last unschedulable.
-    awaiting_later_room: BTreeSet<Entity>,
+    /// The room that is kept for later pods.
+    kept_rooms: KeptRooms,
+    /// How many stand-ins for later pods there have been.
+    stand_ins_made: u64,
+    /// The classes of the later pods of parked groups, which are among their shapes.
+    parked_later: BTreeMap<GroupId, Vec<ClassId>>,
     /// By namespace.
     vain_reservations: BTreeMap<String, VainReservations>,
     now: Millis,
@@ -163,8 +165,9 @@ impl Engine {
             gone_before_outcome: BTreeMap::new(),
             refused_requests: BTreeMap::new(),
             reservation: None,
-            kept_room: BTreeMap::new(),
-            awaiting_later_room: BTreeSet::new(),
+            kept_rooms: KeptRooms::default(),
+            stand_ins_made: 0,
+            parked_later: BTreeMap::new(),
             vain_reservations: BTreeMap::new(),
             now: 0,
             last_attempt: None,
@@ -259,7 +262,7 @@ impl Engine {
                 Timer::SpareEnd(pod) => self.cluster.record(ClusterEvent::PodPreemptible(pod)),
                 Timer::EvictDegraded(group) => self.evict_degraded(group, due),
                 Timer::ReservationEnd => self.reservation_expired(due),
-                Timer::KeptRoomEnd(group) => self.kept_room_ended(group, due),
+                Timer::KeptRoomEnd => self.kept_rooms_expired(),
                 Timer::Report(entity) => {
                     if let Some(report) = self.reports.due(entity, self.now) {
                         let lost = matches!(report.diagnosis, Diagnosis::Degraded { .. });

@@ -490,6 +490,7 @@ impl Engine {
         }
         let mode = self.cluster.group(id).definition.last().map(|spec| spec.disruption_mode);
         let other_mode = mode != Some(spec.disruption_mode);
+        let family = self.family_of(id);
         self.cluster.set_group(id, spec);
         if replaced {
             self.keep_members_of_replaced_object(id);
@@ -497,6 +498,9 @@ impl Engine {
             self.adopt_members(id);
         }
         self.review_group(id);
+        if let Some(former) = family.filter(|former| self.family_of(id).as_ref() != Some(former)) {
+            self.review_kept_room(&former);
+        }
         if first || other_mode {
             self.resume_unit_eviction(id);
         }

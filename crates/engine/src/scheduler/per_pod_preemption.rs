@@ -36,7 +36,8 @@ impl Engine {
         }
         let (mut plans, mut why) = match self.check_preemption_delay(entity) {
             // This does not check whether the group as a whole can start, so nothing is evicted for it.
-            Ok(()) if self.cluster.group(id).must_fit_more() => (Vec::new(), Preemption::MinResources),
+            Ok(()) if self.cluster.group(id).must_fit_later_pods() => (Vec::new(), Preemption::LaterPods),
+            Ok(()) if self.cluster.group(id).must_fit_min_resources() => (Vec::new(), Preemption::MinResources),
             Ok(()) => self.per_pod_plans(id, request),
             Err(early) => (Vec::new(), early),
         };
@@ -56,8 +57,9 @@ impl Engine {
 
     /// The plan of the first member that has one.
     pub(super) fn first_per_pod_plan(&mut self, id: GroupId, request: &PlacementRequest) -> Result<Plan, NoPlan> {
-        if self.cluster.group(id).must_fit_more() {
-            return Err(NoPlan::MinResources);
+        let group = self.cluster.group(id);
+        if group.must_fit_more() {
+            return Err(if group.must_fit_later_pods() { NoPlan::LaterPods } else { NoPlan::MinResources });
         }
         let (plans, _) = self.per_pod_plans(id, request);
         plans.into_iter().next().ok_or(NoPlan::NotEnough)

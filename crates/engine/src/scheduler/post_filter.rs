@@ -48,7 +48,9 @@ impl Engine {
             Subject::Group(key) => {
                 let id = self.cluster.group_id(key).filter(|id| !self.cluster.group(*id).waiting.is_empty())?;
                 let request = self.request(id);
-                if self.config.preemption.delayed {
+                if self.further_stage_gap(id, &request).is_some() {
+                    Err(NoPlan::LaterPods)
+                } else if self.config.preemption.delayed {
                     let later = self.later_beside(id);
                     let plan = self.plan_for_group(id, &request, later.as_ref());
                     if let Some(later) = later {
@@ -107,7 +109,7 @@ impl Engine {
         if !self.config.preemption.delayed {
             return if is_beyond { Err(Preemption::BeyondMinimum) } else { self.preempt_per_pod(id, request) };
         }
-        let places = self.nominated_places(request);
+        let places = self.planned_places(id, request, later);
         let aside = self.set_aside_for(id);
         self.cancel_evictions_not_below(&self.subject(entity));
         if self.plan_holds(&places, request.priority, &aside) {
@@ -129,14 +131,14 @@ impl Engine {
                 self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, &all, nodes))?;
                 let victims = self.execute_plan(entity, &plan);
                 if let Some(later) = later {
-                    self.keep_room(id, later, &kept);
+                    self.keep_room_for_plan(id, later, &kept);
                 }
                 Ok(victims)
             }
             Err(why) => {
                 // The `minResources`, later pods and earlier victims of this group do not apply to others of the same
                 // shape.
-                let is_general = why != NoPlan::MinResources
+                let is_general = !matches!(why, NoPlan::MinResources | NoPlan::LaterPods)
                     && later.is_none()
                     && self.victims_below(id, request) == request.priority;
                 if let Some(shape) = shape.filter(|_| is_general) {
@@ -162,7 +164,7 @@ impl Engine {
         lowest.map_or(request.priority, |lowest| lowest.min(request.priority))
     }
 
-    fn may_preempt(&self, never: bool) -> Result<(), Preemption> {
+    pub(super) fn may_preempt(&self, never: bool) -> Result<(), Preemption> {
         match self.config.preemption.on {
             false => Err(Preemption::NotTried),
             true if never => Err(Preemption::Never),
@@ -222,6 +224,15 @@ impl Engine {
         if missing.iter().any(|missing| *missing > 0) {
             places.clear();
         }
+        places
+    }
+
+    /// The places of a group's plan, with those that are kept for its later pods; none if the plan is not whole.
+    fn planned_places(&self, id: GroupId, request: &PlacementRequest, later: Option<&Stage>) -> Places {
+        let mut places = self.nominated_places(request);
+        let Some(later) = later.filter(|_| !places.is_empty()) else { return places };
+        let Some(of_later) = self.places_of_later(id, later) else { return Places::new() };
+        places.extend(of_later);
         places
     }
 
@@ -313,8 +324,25 @@ impl Engine {
         drop(transaction);
         // A group that could start now except for what more must fit needs no nominations.
         let must_fit_more = self.cluster.group(id).must_fit_more();
-        let has_no_victims = plan.units.is_empty() && self.leaving_pods_near(&plan.places).is_empty();
-        if !fits || (must_fit_more && has_no_victims) { Err(NoPlan::MinResources) } else { Ok((plan, kept)) }
+        let mut nodes = self.nodes_affecting(&plan.places);
+        nodes.extend(kept.iter().map(|(_, node)| *node));
+        let has_no_victims = plan.units.is_empty() && self.leaving_pods_on(&nodes).is_empty();
+        match later {
+            // Later pods alone are no reason to evict, and what has to run beside the group is not evicted for it.
+            Some(_) if plan.places.is_empty() || self.evicts_family(id, &plan) => Err(NoPlan::LaterPods),
+            _ if fits && !(must_fit_more && has_no_victims) => Ok((plan, kept)),
+            Some(_) => Err(NoPlan::LaterPods),
+            None => Err(NoPlan::MinResources),
+        }
+    }
+
+    /// Whether a plan evicts pods of groups that are later parts of the group.
+    fn evicts_family(&self, id: GroupId, plan: &Plan) -> bool {
+        let later = self.cluster.group(id).definition.last().map(|spec| &spec.later);
+        let family: BTreeSet<GroupId> =
+            later.into_iter().flatten().flatten().filter_map(|part| self.cluster.group_id(&part.group)).collect();
+        let pods = plan.units.iter().flat_map(|unit| &unit.pods);
+        pods.filter_map(|(pod, _)| self.cluster.pod(*pod).group).any(|group| family.contains(&group))
     }
 
     pub(super) fn rules(&self) -> VictimRules {
@@ -479,7 +507,10 @@ impl Engine {
         awaited_victims.is_some_and(|victims| victims.evicted > 0)
             && match entity {
                 Entity::Pod(pod) => is_free(&pod),
-                Entity::Group(group) => self.cluster.group(group).waiting.iter().all(|(_, member)| is_free(member)),
+                Entity::Group(group) => {
+                    let waiting = self.cluster.group(group).waiting.iter().map(|(_, member)| member);
+                    waiting.chain(&self.stand_ins_for(group)).all(is_free)
+                }
             }
     }
 
@@ -520,7 +551,10 @@ impl Engine {
 
     /// The leaving pods that may block these places, and by when they are gone.
     pub(super) fn leaving_pods_near(&self, places: &[(PodId, NodeId)]) -> Vec<(PodId, Option<Millis>)> {
-        let nodes = self.nodes_affecting(places);
+        self.leaving_pods_on(&self.nodes_affecting(places))
+    }
+
+    fn leaving_pods_on(&self, nodes: &BTreeSet<NodeId>) -> Vec<(PodId, Option<Millis>)> {
         let pods = nodes.iter().flat_map(|node| &self.cluster.node(*node).pods);
         pods.filter(|pod| self.cluster.pod(**pod).is_leaving())
             .map(|pod| (*pod, self.cluster.pod(*pod).grace_period_ends_ms))
@@ -609,6 +643,7 @@ pub(super) fn preemption_result(why: NoPlan) -> Preemption {
         NoPlan::Budgets => Preemption::Budgets,
         NoPlan::EvictionBackoff => Preemption::Spared,
         NoPlan::MinResources => Preemption::MinResources,
+        NoPlan::LaterPods => Preemption::LaterPods,
     }
 }
 

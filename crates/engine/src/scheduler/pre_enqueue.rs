@@ -55,6 +55,7 @@ impl Engine {
         if self.cluster.remove_group_if_unused(id) {
             self.queue.remove(entity);
             self.reports.forget(entity);
+            self.unpark_later(id);
         } else {
             self.review_known_group(id);
         }

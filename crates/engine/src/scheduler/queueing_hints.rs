@@ -24,7 +24,14 @@ const CHECKS_MAX: usize = 8;
 impl Engine {
     /// Handles all events since the last call, in order.
     pub(super) fn handle_events(&mut self) {
+        // Many pods of one node may have gone at once.
+        let mut handled = BTreeSet::new();
         for event in self.cluster.take_events() {
+            if let ClusterEvent::NominationCleared(node) = event
+                && !handled.insert(node)
+            {
+                continue;
+            }
             self.handle_event(event);
         }
         debug_assert!(!self.cluster.has_events(), "queue actions do not change the cluster");
@@ -91,10 +98,9 @@ impl Engine {
                 self.queue.activate_waiting_for_victims(shape, self.now);
             }
         }
-        self.activate_waiting_for_later_room();
         // Nominated capacity is not visible to other shapes, so the nominated entities are activated directly.
-        let entity = |pod: PodId| self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
-        for entity in nominated.into_iter().map(entity).collect::<BTreeSet<Entity>>() {
+        for entity in nominated.into_iter().flat_map(|pod| self.entities_of_nominee(pod)).collect::<BTreeSet<Entity>>()
+        {
             if self.victims_are_gone(entity) {
                 self.queue.activate_now(entity, self.now);
             } else {
@@ -243,8 +249,9 @@ impl Engine {
     /// Something changed on a node: activates the entities that are nominated to it, to check their plans.
     fn recheck_plans_on(&mut self, node: NodeId) {
         for pod in self.cluster.node_if_any(node).map(|node| node.nominated.clone()).unwrap_or_default() {
-            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
-            self.queue.activate_parked(entity, self.now);
+            for entity in self.entities_of_nominee(pod) {
+                self.queue.activate_parked(entity, self.now);
+            }
         }
     }
 

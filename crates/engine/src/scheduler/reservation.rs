@@ -219,7 +219,7 @@ fn nodes_with_least_draining(
     // The load of each chosen node: what stays there, and the members meant for it.
     let mut chosen: BTreeMap<NodeId, Load> = BTreeMap::new();
     for lot in &request.lots {
-        let mut pods = lot.pods.len().min(missing[lot.subset]);
+        let mut pods = lot.len().min(missing[lot.subset]);
         missing[lot.subset] -= pods;
         for (node, load) in &mut chosen {
             pods -= fill(cluster, lot.class, *node, load, pods);

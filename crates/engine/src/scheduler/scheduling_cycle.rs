@@ -70,17 +70,16 @@ impl Engine {
     pub(super) fn schedule_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         let request = self.request(id);
-        if let Some(gap) = self.later_stage_gap(id, &request) {
+        if let Some(gap) = self.further_stage_gap(id, &request) {
             let lack = Lack { later: Some(gap), ..Lack::default() };
             // What runs after it does not fit either way: nothing is evicted for it.
-            self.group_unschedulable(id, &request, Verdict::Impossible, (Preemption::MinResources, lack));
+            self.group_unschedulable(id, (&request, None), Verdict::Impossible, (Preemption::LaterPods, lack));
+            self.park_later(id, Some(Stage::default()));
             return;
         }
         let later = self.later_beside(id);
         self.schedule_group_beside(id, &request, later.as_ref(), entity);
-        if let Some(later) = later {
-            self.release(later);
-        }
+        self.park_later(id, later);
     }
 
     /// The same, with the later pods that must fit beside the group.
@@ -102,6 +101,7 @@ impl Engine {
         let steps_max = self.steps_max(entity);
         let (aside, started_after) = (self.set_aside_for(id), self.debtors_started_after());
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
+        let start = transaction.savepoint();
         let all = later.map(|later| later.added_to(request));
         let all = all.or_else(|| with_expected(&transaction, &mut self.cache, id, request));
         let mut verdict = match &all {
@@ -109,6 +109,11 @@ impl Engine {
             None => Verdict::Impossible,
         };
         let mut lack = Lack::default();
+        if later.is_some() && transaction.placed().next().is_none() {
+            // Later pods alone are no start.
+            transaction.rollback_to(start);
+            verdict = Verdict::Impossible;
+        }
         if verdict != Verdict::Placed {
             verdict = placement::place(&mut transaction, &mut self.cache, request, steps_max);
             if let Some(later) = later.filter(|_| verdict == Verdict::Placed)
@@ -159,15 +164,15 @@ impl Engine {
         let preemption = self.preempt_for_group(id, request, later);
         self.count_preemption(&preemption);
         match preemption {
-            Ok(victims) => self.wait_for_victims(Entity::Group(id), shapes(request), victims),
-            Err(preemption) => self.group_unschedulable(id, request, verdict, (preemption, lack)),
+            Ok(victims) => self.wait_for_victims(Entity::Group(id), shapes(request, later), victims),
+            Err(preemption) => self.group_unschedulable(id, (request, later), verdict, (preemption, lack)),
         }
     }
 
     /// The waiting members of a group are placed. `kept` is the room for its later pods, if that was looked for.
     fn group_placed(&mut self, id: GroupId, placed: &[(PodId, NodeId)], kept: Option<(&Stage, &[(ClassId, NodeId)])>) {
         match kept {
-            Some((later, places)) => self.keep_room(id, later, places),
+            Some((later, places)) => self.keep_room_from_start(id, later, places),
             None => self.use_kept_room(id, placed),
         }
         let group = self.cluster.group_mut(id);
@@ -197,6 +202,7 @@ impl Engine {
             self.cluster.pod_mut(*pod).start_role = role;
         }
         self.queue.set_awaited_victims(Entity::Group(id), None);
+        self.activate_family(id);
         self.send_binds(placed);
         self.review_group(id);
     }
@@ -204,17 +210,14 @@ impl Engine {
     fn group_unschedulable(
         &mut self,
         id: GroupId,
-        request: &PlacementRequest,
+        (request, later): (&PlacementRequest, Option<&Stage>),
         verdict: Verdict,
         (preemption, lack): (Preemption, Lack),
     ) {
         let entity = Entity::Group(id);
         self.queue.set_awaited_victims(entity, None);
         let mut failure = self.diagnose_group(id, request, verdict, preemption);
-        let lacks_more = !lack.is_none();
-        if lack.later.is_some() {
-            self.awaiting_later_room.insert(entity);
-        }
+        let (lacks_resources, lacks_later) = (lack.gap.is_some(), lack.later.is_some());
         (failure.shortfall.gap, failure.shortfall.later) = (lack.gap, lack.later);
         let pods: Vec<PodId> = request.lots.iter().flat_map(|lot| lot.pods.iter().copied()).collect();
         for pod in &pods {
@@ -226,13 +229,18 @@ impl Engine {
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
         self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
         let never = failure.shortfall.proof == Proof::NeverFits;
-        if lacks_more {
+        if lacks_resources || lacks_later {
             self.queue.set_may_reserve(entity, false);
         }
         let retry_at = match verdict {
             // It fits, so a reservation would only hold capacity that it has already. Capacity that does not fit one of
             // its own pods may be enough for the others and activates nothing, so it is retried after a while.
-            _ if lacks_more => Some(self.search_retry_at(entity)),
+            _ if lacks_resources => Some(self.search_retry_at(entity)),
+            _ if lacks_later => {
+                let all = later.map(|later| later.added_to(request));
+                let starving_at = all.and_then(|all| self.check_starvation(id, &all, verdict, never));
+                Some(self.search_retry_at(entity)).into_iter().chain(starving_at).min()
+            }
             Verdict::NotFound { .. } => Some(self.search_retry_at(entity)),
             // A plan that was not found may be found with more steps.
             _ if preemption == Preemption::NotFound => Some(self.search_retry_at(entity)),
@@ -240,7 +248,7 @@ impl Engine {
         };
         let retry_at = retry_at.into_iter().chain(self.preemption_retry_at(entity, preemption)).min();
         self.record_wait_for_nodes(entity, preemption);
-        self.queue.move_to(entity, QueueState::Parked { shapes: shapes(request), retry_at });
+        self.queue.move_to(entity, QueueState::Parked { shapes: shapes(request, later), retry_at });
         self.parked(id, &request.needs);
         self.report_group(id, Diagnosis::GroupUnschedulable(failure.shortfall), failure.members);
         if let Some(family) = self.family_of(id) {
@@ -335,9 +343,10 @@ impl Engine {
     }
 }
 
-/// The shapes of a group's pods.
-fn shapes(request: &PlacementRequest) -> Vec<PodShape> {
-    let classes: BTreeSet<ClassId> = request.lots.iter().map(|lot| lot.class).collect();
+/// The shapes of a group's pods, and of those that must fit beside it.
+fn shapes(request: &PlacementRequest, later: Option<&Stage>) -> Vec<PodShape> {
+    let later = later.into_iter().flat_map(|later| &later.parts).map(|part| part.class);
+    let classes: BTreeSet<ClassId> = request.lots.iter().map(|lot| lot.class).chain(later).collect();
     classes.into_iter().map(|class| (class, request.priority)).collect()
 }
 

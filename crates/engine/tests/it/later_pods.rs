@@ -281,3 +281,193 @@ fn stand_ins_are_never_shown() {
     let names_stand_in = |command: &Command| format!("{command:?}").contains("later pod");
     assert!(!fake.issued.iter().any(names_stand_in));
 }
+
+/// Four GPU nodes full of pods of priority 0, a free CPU node, and a leader of priority 5 with four workers to come.
+fn leader_that_preempts(grace_ms: u64) -> FakeCluster {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    fake.grace_ms = grace_ms;
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    (0..4).for_each(|number| single(&mut fake, &format!("low{number}"), 0));
+    fake.settle();
+    assert_eq!(fake.bound_count("low"), 4);
+    let later = vec![vec![part("g", 5, gpu_worker())]];
+    fake.put_group(GroupSpec { later, priority: GroupPriority::Own(5), ..GroupSpec::gang(key("g"), 1) });
+    fake.pod("g-leader", "g", 1);
+    fake
+}
+
+#[test]
+fn leader_waits_for_the_victims_of_its_workers_on_other_nodes() {
+    for busy in [false, true] {
+        let mut fake = leader_that_preempts(30_000);
+        fake.pod("other", "", 1);
+        fake.advance(5_000);
+        assert_eq!((fake.evicted().len(), fake.bound_count("g-leader")), (4, 0));
+        // Something else happens where the leader will run.
+        if busy {
+            fake.remove("other");
+            fake.advance(5_000);
+        }
+        single(&mut fake, "greedy", 0);
+        (0..3).for_each(|number| fake.remove(&format!("low{number}")));
+        fake.advance(15_000);
+        assert_eq!((fake.evicted().len(), fake.bound_count("g-leader")), (4, 0), "busy: {busy}");
+        fake.remove("low3");
+        fake.advance(1_000);
+        assert_eq!((fake.bound_count("g-leader"), fake.bound_count("greedy")), (1, 0), "busy: {busy}");
+        workers(&mut fake, "g", 4);
+        fake.advance(10_000);
+        assert_eq!((fake.bound_count("g-worker"), fake.evicted().len()), (4, 4), "busy: {busy}");
+    }
+}
+
+#[test]
+fn room_is_released_when_the_object_no_longer_names_the_later_pods() {
+    for other_family in [false, true] {
+        let mut fake = FakeCluster::new();
+        fake.node("cpu", 4);
+        (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+        leader(&mut fake, "g");
+        fake.settle();
+        single(&mut fake, "single", 0);
+        fake.advance(10_000);
+        assert_eq!((fake.bound_count("g-leader"), fake.bound_count("single")), (1, 0));
+        let later = if other_family { vec![vec![part("x", 1, cpus(1)), part("g", 1, cpus(1))]] } else { vec![] };
+        fake.put_group(GroupSpec { later, ..GroupSpec::gang(key("g"), 1) });
+        fake.advance(10_000);
+        assert_eq!(fake.bound_count("single"), 1);
+    }
+}
+
+#[test]
+fn room_for_fewer_pods_is_kept_when_the_count_is_lowered() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    (0..4).for_each(|number| single(&mut fake, &format!("single{number}"), 0));
+    fake.put_group(GroupSpec { later: vec![vec![part("g", 3, gpu_worker())]], ..GroupSpec::gang(key("g"), 1) });
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("single"), 2);
+    fake.put_group(GroupSpec { later: vec![vec![part("g", 9, gpu_worker())]], ..GroupSpec::gang(key("g"), 1) });
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("single"), 2, "no more is kept after the start");
+}
+
+#[test]
+fn what_a_later_stage_may_preempt_does_not_keep_the_first_one_waiting() {
+    for (priority, starts) in [(0, 0), (5, 1)] {
+        let mut fake = FakeCluster::new();
+        fake.node("cpu", 4);
+        gpu_node(&mut fake, "gpu", 8);
+        single(&mut fake, "low", 0);
+        fake.settle();
+        let later = vec![vec![part("prepare", 1, cpus(1))], vec![part("train", 1, gpu_worker())]];
+        let priority = GroupPriority::Own(priority);
+        fake.put_group(GroupSpec { later, priority, ..GroupSpec::gang(key("prepare"), 1) });
+        fake.pod("pod", "prepare", 1);
+        fake.advance(60_000);
+        assert_eq!((fake.bound_count("pod"), fake.evicted().len()), (starts, 0));
+    }
+}
+
+#[test]
+fn group_that_runs_beside_several_stages_needs_room_for_each() {
+    let mut fake = FakeCluster::new();
+    (0..2).for_each(|index| fake.node(&format!("n{index}"), 2));
+    let stage = |name: &str, count| vec![part("server", 1, cpus(1)), part(name, count, cpus(1))];
+    let later = vec![stage("train", 3), stage("eval", 4)];
+    fake.put_group(GroupSpec { later, ..GroupSpec::gang(key("server"), 1) });
+    fake.pod("pod", "server", 1);
+    fake.advance(60_000);
+    assert_eq!((fake.bound_count("pod"), later_gap(&fake, "server")), (0, (4, 3, true)));
+    fake.node("late", 1);
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("pod"), 1);
+}
+
+#[test]
+fn room_is_not_renewed_by_another_start_of_the_family() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 8);
+    (0..2).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let parts = vec![part("a", 1, cpus(1)), part("b", 1, cpus(1)), part("x", 2, gpu_worker())];
+    for name in ["a", "b"] {
+        fake.put_group(GroupSpec { later: vec![parts.clone()], ..GroupSpec::gang(key(name), 1) });
+    }
+    fake.pod("a-pod", "a", 1);
+    fake.settle();
+    single(&mut fake, "single", 0);
+    fake.advance(25 * 60_000);
+    fake.pod("b-pod", "b", 1);
+    fake.advance(60_000);
+    assert_eq!((fake.bound_count("b-pod"), fake.bound_count("single")), (1, 0));
+    fake.remove("a-pod");
+    fake.remove_group("a");
+    fake.advance(10 * 60_000);
+    assert_eq!(fake.bound_count("single"), 1);
+}
+
+#[test]
+fn namespace_keeps_a_share_of_the_nodes_at_most() {
+    let mut fake = FakeCluster::new();
+    (0..40).for_each(|index| fake.node(&format!("n{index}"), 1));
+    fake.put_group(GroupSpec { later: vec![vec![part("g", 40, cpus(1))]], ..GroupSpec::gang(key("g"), 1) });
+    fake.pod("leader", "g", 1);
+    fake.settle();
+    assert_eq!(fake.bound_count("leader"), 1);
+    (0..40).for_each(|index| _ = fake.pod(&format!("single{index}"), "", 1));
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("single"), 19, "half of the nodes are kept");
+}
+
+#[test]
+fn worker_is_placed_when_its_kept_node_is_free_again() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    gpu_node(&mut fake, "gpu", 8);
+    fake.put_group(GroupSpec { later: vec![vec![part("g", 2, gpu_worker())]], ..GroupSpec::gang(key("g"), 1) });
+    fake.pod("g-leader", "g", 1);
+    fake.settle();
+    single(&mut fake, "important", 1);
+    fake.settle();
+    assert_eq!(fake.bound_count("important"), 1);
+    workers(&mut fake, "g", 1);
+    fake.advance(60_000);
+    assert_eq!(fake.bound_count("g-worker"), 0);
+    fake.remove("important");
+    fake.advance(1_000);
+    assert_eq!(fake.bound_count("g-worker"), 1);
+}
+
+#[test]
+fn leaders_of_many_namespaces_are_tried_when_a_node_for_their_workers_comes() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 100);
+    for number in 0..80 {
+        leader(&mut fake, &format!("g{number:02}"));
+    }
+    fake.advance(3_600_000);
+    assert_eq!(fake.bound(), [""; 0]);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    fake.advance(15_000);
+    assert_eq!(fake.bound().len(), 1);
+}
+
+#[test]
+fn restart_does_not_renew_the_time() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.settle();
+    fake.advance(20 * 60_000);
+    fake.restart();
+    single(&mut fake, "single", 0);
+    fake.advance(5 * 60_000);
+    assert_eq!(fake.bound_count("single"), 0);
+    fake.advance(6 * 60_000);
+    assert_eq!(fake.bound_count("single"), 1);
+}

@@ -9,7 +9,8 @@ use muster_engine::model::Millis;
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{
-    DegradedPolicy, DisruptionMode, GroupPriority, GroupSpec, Policy, PreemptionPolicy, QueuePosition, Subset,
+    DegradedPolicy, DisruptionMode, GroupKey, GroupPriority, GroupSpec, LaterPods, Policy, PreemptionPolicy,
+    QueuePosition, Subset,
 };
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
@@ -40,6 +41,8 @@ pub(crate) struct Run {
     stop_recreating: bool,
     /// An earlier state of some pod, to be shown again late.
     stale: Option<PodSpec>,
+    /// In some runs, groups have later pods.
+    later: Option<Random>,
     pub(crate) coverage: Coverage,
 }
 
@@ -127,6 +130,7 @@ impl Run {
             disturbed,
             stop_recreating: false,
             stale: None,
+            later: (seed % 3 == 1).then(|| Random::new(seed)),
             coverage: Coverage::default(),
         }
     }
@@ -335,9 +339,34 @@ impl Run {
             }),
             ..GroupSpec::with_policy(key(&name), policy)
         };
+        let spec = GroupSpec { later: self.later_pods(&spec.key), ..spec };
         // The condition in the API stays with the object; it refers to the minimum at that time.
         let recorded = self.fake.groups.get(&spec.key).map(|old| old.recorded.clone()).unwrap_or_default();
         self.fake.put_group(GroupSpec { recorded, ..spec });
+    }
+
+    /// Stages of one or two groups each, of which the group itself is one.
+    fn later_pods(&mut self, key_of_group: &GroupKey) -> Vec<Vec<LaterPods>> {
+        let Some(random) = &mut self.later else { return Vec::new() };
+        if !random.chance(60) {
+            return Vec::new();
+        }
+        let mut part = |group: GroupKey| {
+            let mut class = cpus(1 + random.below(3) as i64);
+            if random.chance(30) {
+                class.requests.insert("gpu".into(), 1);
+            }
+            LaterPods { group, count: 1 + random.below(5) as u32, class: Arc::new(class) }
+        };
+        let others = [part(key("g0")), part(key("g1")), part(key("g2")), part(key("g3"))];
+        let own = part(key_of_group.clone());
+        let other = others[random.below(GROUPS)].clone();
+        match random.below(4) {
+            0 => vec![vec![own]],
+            1 => vec![vec![other], vec![own]],
+            2 if other.group != own.group => vec![vec![own, other]],
+            _ => vec![vec![own.clone()], vec![own, other]],
+        }
     }
 
     fn add_pod(&mut self) {
