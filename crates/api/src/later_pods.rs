@@ -1,7 +1,8 @@
 //! The annotation of a group object with the pods that its owner creates only after others run.
 //!
 //! It is a list of stages, each with the pods that run at the same time. Everything that decides on which nodes a pod may
-//! run and what it uses there is kept of a template; terms about other pods are not.
+//! run and what it uses there is kept of a template, also its scheduler's name for the profile; terms about other pods are
+//! not.
 
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,7 @@ pub fn reduced(template: &PodSpec) -> Result<PodSpec, Invalid> {
         node_selector: template.node_selector.clone(),
         affinity: node_affinity.map(|affinity| Affinity { node_affinity: Some(affinity), ..Affinity::default() }),
         tolerations: template.tolerations.clone(),
+        scheduler_name: template.scheduler_name.clone(),
         ..PodSpec::default()
     })
 }
@@ -95,6 +97,7 @@ mod tests {
         }))
         .unwrap();
         let expected = json!({
+            "schedulerName": "muster",
             "containers": [{"name": "", "resources": {"requests": {"cpu": "1500m", "nvidia.com/gpu": "8"}}}],
             "nodeSelector": {"pool": "gpu"},
             "tolerations": [{"key": "gpu", "operator": "Exists"}],

@@ -13,7 +13,7 @@ use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client, Resource};
 use muster_api::owners::leader_worker_set::labels as replica_labels;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Pod};
-use muster_reflector::{Delta, PAUSE_MAX, Selection, WatchAges};
+use muster_reflector::{Delta, Guarded, PAUSE_MAX, Selection, Unreadable, WatchAges};
 use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
@@ -22,6 +22,7 @@ use crate::actuator::{Actuator, Deadline};
 use crate::settings::Settings;
 use crate::state::{ClusterEvent, State, WorkItem};
 use crate::work_queue::{Outcome, WorkQueue};
+use crate::write::Write;
 
 /// How many items are reconciled concurrently.
 const MAX_CONCURRENT_RECONCILES: usize = 16;
@@ -62,10 +63,11 @@ impl Controllers {
     }
 }
 
-/// Watches a kind, or its objects with a label; failures are logged.
+/// Watches a kind, or its objects with a label; failures are logged. An object that cannot be parsed counts as gone: a
+/// tenant could keep the lists of all others from completing with one.
 pub(crate) fn watch_kind<K>(
     what: &str,
-    api: Api<K>,
+    api: Api<Guarded<K>>,
     label: Option<&str>,
     ages: &WatchAges,
 ) -> impl Stream<Item = Delta<K>> + Send + Unpin + use<K>
@@ -74,8 +76,17 @@ where
 {
     let selection = label.map(Selection::labels).unwrap_or_default();
     let (what, age) = (what.to_owned(), ages.add(what));
-    muster_reflector::watch(api, selection, PAUSE_MAX, age, move |error| {
+    let kind = what.clone();
+    let deltas = muster_reflector::watch(api, selection, PAUSE_MAX, age, move |error| {
         tracing::warn!(what, %error, "the watch failed and will be restarted");
+    });
+    deltas.filter_map(move |delta: Delta<Guarded<K>>| {
+        let (delta, unreadable) = delta.readable();
+        if let Some(Unreadable { metadata, error }) = unreadable {
+            let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
+            tracing::warn!(kind, namespace, name, error, "an object cannot be read and counts as gone");
+        }
+        std::future::ready(delta)
     })
 }
 
@@ -83,17 +94,21 @@ where
 fn watches(client: &Client, state: &State, ages: &WatchAges) -> Events {
     let mut events: Events = SelectAll::new();
     let settings = &state.settings;
-    let dynamic = |resource: &ApiResource| Api::<DynamicObject>::all_with(client.clone(), resource);
+    let dynamic = |resource: &ApiResource| Api::<Guarded<DynamicObject>>::all_with(client.clone(), resource);
     if settings.has_job_sets() {
         events.push(
-            watch_kind("jobsets", Api::<JobSet>::all(client.clone()), None, ages).map(ClusterEvent::JobSet).boxed(),
+            watch_kind("jobsets", Api::<Guarded<JobSet>>::all(client.clone()), None, ages)
+                .map(ClusterEvent::JobSet)
+                .boxed(),
         );
     }
     if settings.jobs().is_some() {
-        events.push(watch_kind("jobs", Api::<Job>::all(client.clone()), None, ages).map(ClusterEvent::Job).boxed());
+        events.push(
+            watch_kind("jobs", Api::<Guarded<Job>>::all(client.clone()), None, ages).map(ClusterEvent::Job).boxed(),
+        );
     }
     if settings.jobs().is_some() || settings.has_job_sets() {
-        let pods = Api::<Pod>::all(client.clone());
+        let pods = Api::<Guarded<Pod>>::all(client.clone());
         events.push(watch_kind("pods of jobs", pods, Some(JOB_NAME_LABEL), ages).map(ClusterEvent::JobPod).boxed());
     }
     for (number, kind) in state.managed_kinds().enumerate() {
@@ -103,10 +118,10 @@ fn watches(client: &Client, state: &State, ages: &WatchAges) -> Events {
     if state.provider.is_none() {
         return events;
     }
-    let sets = Api::<LeaderWorkerSet>::all(client.clone());
+    let sets = Api::<Guarded<LeaderWorkerSet>>::all(client.clone());
     events.push(watch_kind("leaderworkersets", sets, None, ages).map(ClusterEvent::LeaderWorkerSet).boxed());
     let label = Some(replica_labels::NAME);
-    let pods = Api::<Pod>::all(client.clone());
+    let pods = Api::<Guarded<Pod>>::all(client.clone());
     events.push(watch_kind("pods of leaderworkersets", pods, label, ages).map(ClusterEvent::ReplicaPod).boxed());
     let revisions = ApiResource {
         group: "apps".to_owned(),
@@ -129,7 +144,8 @@ async fn run(mut state: State, mut events: impl Stream<Item = ClusterEvent> + Un
             let plan = state.reconcile(&item);
             let actuator = actuator.clone();
             in_progress.push(async move {
-                let wrote = !plan.writes.is_empty();
+                // An event changes nothing that would be undone.
+                let wrote = plan.writes.iter().any(|write| !matches!(write, Write::Event(_)));
                 let done = Outcome::Done { wrote, requeue_after: plan.requeue_after };
                 (item, actuator.execute(plan.writes).await.map_or(Outcome::Failed, |()| done))
             });

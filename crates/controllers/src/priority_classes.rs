@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use futures::StreamExt as _;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Api, Client};
-use muster_reflector::{Delta, Key, Table, WatchAges, key_of};
+use muster_reflector::{Delta, Guarded, Key, Table, WatchAges, key_of};
 use tokio::sync::watch;
 
 use crate::controllers::watch_kind;
@@ -40,7 +40,7 @@ impl PriorityClasses {
     /// Starts a watch on the current tokio runtime. It ends when the result and its clones are dropped.
     pub fn watch(client: &Client, ages: &WatchAges) -> Self {
         let (sender, table) = watch::channel(Table::default());
-        let mut deltas = watch_kind("priorityclasses", Api::<PriorityClass>::all(client.clone()), None, ages);
+        let mut deltas = watch_kind("priorityclasses", Api::<Guarded<PriorityClass>>::all(client.clone()), None, ages);
         tokio::spawn(async move {
             loop {
                 tokio::select! {

@@ -241,9 +241,8 @@ impl SchedulingLoop {
                 }
             }
             Outcome::GroupStatus { object, outcome: WriteOutcome::Written(Some(text)) } => {
-                for observation in self.intake.handle_group_response(object.dialect, &text) {
-                    self.observe(observation);
-                }
+                let output = self.intake.handle_group_response(object.dialect, &text);
+                self.handle_intake(output);
             }
             Outcome::ClearDisruptionTarget
             | Outcome::PodStatus { .. }

@@ -152,7 +152,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
         is_split,
         later: Vec::new(),
     };
-    let mut parts = Vec::new();
+    let (mut parts, mut has_keys) = (Vec::new(), false);
     for (index, (job, mode)) in set.spec.replicated_jobs.iter().zip(&modes.jobs).enumerate() {
         let scope = match (modes.set, mode) {
             (GangMode::Off, GangMode::Off) => continue,
@@ -166,7 +166,8 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
             continue;
         }
         check_template(set, job, index, scheduler_names)?;
-        if is_split {
+        has_keys |= matches!(scope, Scope::Job);
+        if matches!(scope, Scope::ReplicatedJob) {
             let pod = reduced(&template.spec).map_err(|error| {
                 let path = format!("spec.replicatedJobs[{index}].template.spec.template.spec");
                 GangConfigError { reason: event_reasons::INVALID_GANG_MODE, message: format!("{path}: {error}") }
@@ -186,13 +187,16 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
             ),
         }),
         _ => {
-            gangs.later = later(set, &parts);
+            // Groups with a key for each replica start one by one.
+            if is_sequenced(set) && parts.len() > 1 && !has_keys {
+                gangs.later = later(set, &parts);
+            }
             Ok(Some(gangs))
         }
     }
 }
 
-/// The pods of split gangs by what runs at the same time, without parts that have no pods. None if there are more than
+/// The pods of gangs that start one after another, by what runs at the same time, without parts that have no pods. None if there are more than
 /// can be checked.
 fn later(set: &JobSet, parts: &[(usize, LaterPods)]) -> Vec<Vec<LaterPods>> {
     let jobs = &set.spec.replicated_jobs;
@@ -488,6 +492,14 @@ mod tests {
         split["spec"]["replicatedJobs"][1]["dependsOn"][0]["status"] = json!("Complete");
         assert_eq!(later(&split), [named(&[("pg-a", 8)]), named(&[("pg-b", 4)])]);
         assert_eq!(later(&set("Gang", &[job("a", 2, ""), job("b", 1, "")])), Vec::<Vec<_>>::new());
+        let separate = |mode: &str| {
+            let mut second = job("b", 1, mode);
+            second["dependsOn"] = json!([{"name": "a", "status": "Ready"}]);
+            set("", &[job("a", 2, "Gang"), second])
+        };
+        assert_eq!(later(&separate("Gang")), [named(&[("pg-a", 8), ("pg-b", 4)])], "gangs of their own");
+        assert_eq!(later(&separate("ReplicatedGang")), Vec::<Vec<_>>::new(), "its Jobs start one by one");
+        assert_eq!(later(&separate("Off")), Vec::<Vec<_>>::new());
         let mut in_order = set("Gang", &[job("a", 2, ""), job("b", 1, "")]);
         in_order["spec"]["startupPolicy"] = json!({"startupPolicyOrder": "InOrder"});
         assert_eq!(groups(&in_order), named(&[("pg-a", 8), ("pg-b", 4)]));

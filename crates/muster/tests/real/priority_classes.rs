@@ -250,7 +250,19 @@ fn others_may_change_a_group_with_a_class(cluster: &TestCluster) {
 }
 
 /// Muster writes the group of a Job, and the JobSet controller the Jobs of a set, with their own rights to the class.
+/// A revision that the API server accepts and no JSON parser of a client reads: it must not keep the controllers from
+/// writing the groups of others.
+fn create_what_cannot_be_read(cluster: &TestCluster) {
+    let data = format!("{}{}", "[".repeat(200), "]".repeat(200));
+    let revision = format!(
+        r#"{{"apiVersion": "apps/v1", "kind": "ControllerRevision", "revision": 1, "data": {{"deep": {data}}}, "metadata":
+        {{"name": "deep", "namespace": "ml", "labels": {{"leaderworkerset.sigs.k8s.io/name": "deep"}}}}}}"#
+    );
+    cluster.kubectl(&["create", "-f", "-"], &revision);
+}
+
 async fn controllers_write_the_groups_of_users(cluster: &mut TestCluster) {
+    create_what_cannot_be_read(cluster);
     cluster.add_nodes(&nodes(POOL, 2)).await;
     cluster.start_replica("only", &json!({}));
     cluster.await_leader("only").await;

@@ -19,7 +19,6 @@ use super::condition::CurrentStatus;
 use super::group_error::GroupError;
 use super::made_for::MadeFor;
 use super::parsed_group::{ParsedGroup, ParsedLaterPods};
-use crate::intake::class::class;
 use crate::preemption_cost;
 
 /// A group object, independent of its dialect.
@@ -76,7 +75,7 @@ impl GroupObject {
 
     /// An object whose text cannot be parsed.
     pub(crate) fn unreadable(text: &str, error: &serde_json::Error) -> Self {
-        let metadata = crate::intake::raw::metadata_of(text);
+        let metadata = muster_reflector::metadata_of(text);
         let message = format!("the object cannot be read: {error}");
         Self { groups: Err(GroupError::invalid(message)), ..Self::with_metadata(&metadata) }
     }
@@ -146,22 +145,15 @@ fn min_resources(text: &str, key: &str) -> Result<BTreeMap<String, i64>, Invalid
     list_in_base_units(&group::min_resources(&written, &path)?, &path)
 }
 
-/// The pods that an owner creates later, each with the requirements of its template.
+/// The pods that an owner creates later, each with its template.
 fn later_pods(text: &str) -> Result<Vec<Vec<ParsedLaterPods>>, InvalidField> {
     let read = |part: later_pods::LaterPods| {
-        let pod = Pod { spec: part.pod, ..Pod::default() };
-        let mut class = class(&pod, None).map_err(|error| InvalidField {
-            field: format!("metadata.annotations[{LATER_PODS}]: {}", error.field),
-            ..error
-        })?;
-        // Terms about other pods are not part of it.
-        class.inter_pod = None;
         // Its range was checked.
         let count = u32::try_from(part.count).unwrap_or(0);
-        Ok(ParsedLaterPods { group: part.group, count, class: Arc::new(class) })
+        ParsedLaterPods { group: part.group, count, pod: Arc::new(Pod { spec: part.pod, ..Pod::default() }) }
     };
     let stages = later_pods::read(text)?;
-    stages.into_iter().map(|stage| stage.into_iter().map(read).collect()).collect()
+    Ok(stages.into_iter().map(|stage| stage.into_iter().map(read).collect()).collect())
 }
 
 /// Sets the mode of all groups, or of those that a JSON object names.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::list_in_base_units;
-use muster_engine::model::class::ClassSpec;
+use muster_api::wire::Pod;
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
 };
@@ -50,7 +50,7 @@ pub(crate) struct ParsedLaterPods {
     /// How many members it will have in all.
     pub(crate) count: u32,
     /// What each of them requires.
-    pub(crate) class: Arc<ClassSpec>,
+    pub(crate) pod: Arc<Pod>,
 }
 
 /// The priority fields of a group.

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use muster_api::invalid::InvalidField;
 use muster_api::keys::annotations::LATER_PODS;
 use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
 use muster_api::keys::group_reasons::{INVALID, UNSUPPORTED};
@@ -19,8 +20,10 @@ use muster_engine::Observation;
 use muster_engine::model::group::{GroupKey, GroupSpec, LaterPods, Policy, QueuePosition, RecordedStart};
 use muster_reflector::{Delta, Table};
 
+use super::class::class;
 use super::instance::Instance;
 use super::priorities::Priorities;
+use super::profiles::Profiles;
 use super::raw::RawObject;
 use crate::dialect::{
     Dialect, GroupError, GroupObject, MadeFor, ParsedGroup, ParsedLaterPods, Reference, WithoutClass, is_ours,
@@ -49,6 +52,7 @@ pub(crate) struct GroupIndex {
     /// The group APIs that are read.
     pub(crate) dialects: Vec<Box<dyn Dialect>>,
     gates: FeatureGates,
+    profiles: Arc<Profiles>,
     /// By dialect.
     objects: Vec<Table<ObjectKey, GroupObject>>,
     instances: BTreeMap<GroupKey, Instance>,
@@ -63,11 +67,12 @@ pub(crate) struct GroupIndex {
 }
 
 impl GroupIndex {
-    pub(crate) fn new(dialects: Vec<Box<dyn Dialect>>, gates: FeatureGates) -> Self {
+    pub(crate) fn new(dialects: Vec<Box<dyn Dialect>>, gates: FeatureGates, profiles: Arc<Profiles>) -> Self {
         Self {
             objects: dialects.iter().map(|_| Table::default()).collect(),
             dialects,
             gates,
+            profiles,
             instances: BTreeMap::new(),
             instances_by_object: BTreeMap::new(),
             touched: BTreeSet::new(),
@@ -381,7 +386,7 @@ impl GroupIndex {
             topology: group.topology.clone(),
             schedule_timeout_ms: group.schedule_timeout_ms,
             min_resources: group.min_resources.clone(),
-            later: later_pods(key, object, group)?,
+            later: later_pods(key, object, group, &self.profiles)?,
             preemption_cost: object.preemption_cost.clone()?,
             degraded_policy: group.degraded_policy,
             // Without minimums, subsets have no meaning either.
@@ -410,13 +415,26 @@ impl GroupIndex {
 }
 
 /// The pods that the owner of a group creates later.
-fn later_pods(key: &GroupKey, object: &GroupObject, group: &ParsedGroup) -> Result<Vec<Vec<LaterPods>>, GroupError> {
+fn later_pods(
+    key: &GroupKey,
+    object: &GroupObject,
+    group: &ParsedGroup,
+    profiles: &Profiles,
+) -> Result<Vec<Vec<LaterPods>>, GroupError> {
     let part = |part: &ParsedLaterPods| {
         let name = if object.is_group { part.group.clone() } else { format!("{}/{}", object.name, part.group) };
         let group = GroupKey { name, replica: String::new(), ..key.clone() };
-        LaterPods { group, count: part.count, class: part.class.clone() }
+        let profile = profiles.of(&part.pod.spec.scheduler_name).or_else(|| profiles.first());
+        let mut class = class(&part.pod, profile).map_err(|error| InvalidField {
+            field: format!("metadata.annotations[{LATER_PODS}]: {}", error.field),
+            ..error
+        })?;
+        // Terms about other pods are not part of it.
+        class.inter_pod = None;
+        Ok(LaterPods { group, count: part.count, class: Arc::new(class) })
     };
-    let later: Vec<Vec<LaterPods>> = group.later.iter().map(|stage| stage.iter().map(part).collect()).collect();
+    let stages = group.later.iter().map(|stage| stage.iter().map(part).collect());
+    let later: Vec<Vec<LaterPods>> = stages.collect::<Result<_, GroupError>>()?;
     if !later.is_empty() && !later.iter().flatten().any(|part| part.group == *key) {
         let reason = format!("annotation {LATER_PODS}: the group {key} itself is not in it");
         return Err(GroupError::invalid(reason));

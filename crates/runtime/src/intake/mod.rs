@@ -17,6 +17,7 @@ mod pod;
 mod pod_dependencies;
 pub(crate) mod pod_record;
 mod priorities;
+mod profiles;
 pub(crate) mod raw;
 mod recreated_owners;
 mod replicas;
@@ -27,11 +28,11 @@ pub(crate) mod storage;
 mod tests;
 mod unsupported;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use muster_api::keys::events::{GROUP_REFERENCE_CHANGED, GROUP_REFERENCE_CONFLICT};
 use muster_api::owners::GangedOwners;
@@ -39,7 +40,7 @@ use muster_api::wire::{Node, Pod, PodDisruptionBudget};
 use muster_engine::Observation;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::{PodName, RefusalKind};
-use muster_reflector::{Delta, Key, Table, key_of};
+use muster_reflector::{Delta, Guarded, Key, Table, key_of, metadata_of};
 
 use crate::dialect::{Dialect, GroupObject, MadeFor};
 use crate::gates::FeatureGates;
@@ -52,7 +53,8 @@ use pod::{is_disruption_target, pod_name, refusal};
 use pod_dependencies::{Indexes, SpecifiedPod, observe};
 use pod_record::PodRecord;
 use priorities::Priorities;
-use raw::{Guarded, RawObject};
+use profiles::Profiles;
+use raw::RawObject;
 use selectors::SelectorKind;
 use storage::Storage;
 
@@ -98,10 +100,8 @@ pub(crate) struct IntakeOutput {
 
 /// The state that is kept of the watched objects.
 pub(crate) struct Intake {
-    profiles: Vec<Profile>,
+    profiles: Arc<Profiles>,
     startup_taints: Vec<TaintKey>,
-    /// By scheduler name.
-    profiles_by_name: BTreeMap<String, u16>,
     gates: FeatureGates,
     /// By UID.
     pods: Table<Arc<str>, PodRecord>,
@@ -122,16 +122,12 @@ impl Intake {
         ganged: GangedOwners,
         dialects: Vec<Box<dyn Dialect>>,
     ) -> Self {
-        let names = profiles
-            .iter()
-            .zip(0_u16..)
-            .flat_map(|(profile, number)| profile.scheduler_names.iter().map(move |name| (name.clone(), number)));
-        let profiles_by_name = names.collect();
+        let indexes = Indexes::new(&profiles, ganged);
+        let profiles = Arc::new(Profiles::new(profiles));
         Self {
-            indexes: Indexes::new(&profiles, ganged),
-            profiles,
+            indexes,
+            profiles: profiles.clone(),
             startup_taints,
-            profiles_by_name,
             gates,
             pods: Table::default(),
             pending_pods: PendingPods::default(),
@@ -139,7 +135,7 @@ impl Intake {
             namespaces: Table::default(),
             budgets: Table::default(),
             priorities: Priorities::default(),
-            groups: GroupIndex::new(dialects, gates),
+            groups: GroupIndex::new(dialects, gates, profiles),
         }
     }
 
@@ -222,8 +218,8 @@ impl Intake {
             self.pod_gone(&uid, output);
         }
         let Some(object) = object else { return };
-        let unreadable = object.0.as_ref().err().and_then(raw::pod_name_of);
-        match object.parsed() {
+        let unreadable = object.object.as_ref().err().and_then(raw::pod_name_of);
+        match raw::parsed(object) {
             Ok(pod) => self.pod_seen(&pod, now_ms, output),
             Err(error) => {
                 output.pod_events.extend(unreadable.map(|id| (Arc::new(id), UNREADABLE, error.clone())));
@@ -238,9 +234,25 @@ impl Intake {
             output.observations.extend(self.groups.object_gone(&key, &self.priorities));
         }
         let Some(object) = object else { return };
-        let key = ObjectKey::new(dialect, &object.metadata);
+        self.handle_group_text(dialect, &object.metadata, object.text.get(), output);
+    }
+
+    /// Handles a group object from the response to a write. The response is outdated if the object has been deleted or
+    /// recreated since.
+    pub(crate) fn handle_group_response(&mut self, dialect: usize, text: &str) -> IntakeOutput {
+        let (metadata, mut output) = (metadata_of(text), IntakeOutput::default());
+        let known = self.groups.object(&ObjectKey::new(dialect, &metadata));
+        if known.is_some_and(|known| Some(&known.uid) == metadata.uid.as_ref()) {
+            self.handle_group_text(dialect, &metadata, text, &mut output);
+        }
+        output
+    }
+
+    /// Handles the text of a group object.
+    fn handle_group_text(&mut self, dialect: usize, metadata: &ObjectMeta, text: &str, output: &mut IntakeOutput) {
+        let key = ObjectKey::new(dialect, metadata);
         let former = self.groups.made_for(&key).cloned();
-        output.observations.extend(self.handle_group_text(dialect, object.text.get()));
+        output.observations.extend(self.observe_group_text(dialect, text));
         let made_for = self.groups.made_for(&key);
         // The minimum of a replica's group matters to its members, too.
         if former.as_ref() != made_for || matches!(made_for, Some(MadeFor::Leader { .. })) {
@@ -251,19 +263,7 @@ impl Intake {
         }
     }
 
-    /// Handles a group object from the response to a write. The response is outdated if the object has been deleted or
-    /// recreated since.
-    pub(crate) fn handle_group_response(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
-        let metadata = raw::metadata_of(text);
-        let known = self.groups.object(&ObjectKey::new(dialect, &metadata));
-        if known.is_none_or(|known| Some(&known.uid) != metadata.uid.as_ref()) {
-            return Vec::new();
-        }
-        self.handle_group_text(dialect, text)
-    }
-
-    /// Handles the text of a group object.
-    fn handle_group_text(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
+    fn observe_group_text(&mut self, dialect: usize, text: &str) -> Vec<Observation> {
         let mut object: GroupObject = self.groups.dialects[dialect].read(text);
         if object.name.is_empty() {
             return Vec::new();
@@ -314,7 +314,7 @@ impl Intake {
         let mut record = PodRecord::new(Arc::new(id), pod);
         match &named.reference {
             Ok(Some((dialect, reference))) => {
-                let member = (uid.clone(), self.profiles_by_name.contains_key(&pod.spec.scheduler_name));
+                let member = (uid.clone(), self.profiles.of(&pod.spec.scheduler_name).is_some());
                 let namespace = &record.id.namespace;
                 let (group, observations) = self.groups.join(*dialect, namespace, reference, member, &self.priorities);
                 output.observations.extend(observations);
@@ -333,11 +333,10 @@ impl Intake {
 
     /// Updates the record of a pod and emits its observation.
     fn observe_pod(&mut self, uid: &Arc<str>, pod: &Pod, named: &NamedGroup, now_ms: u64, output: &mut IntakeOutput) {
-        let profile = self.profiles_by_name.get(&pod.spec.scheduler_name);
-        let profile = profile.map(|number| (*number, &self.profiles[usize::from(*number)]));
+        let profile = self.profiles.of(&pod.spec.scheduler_name);
         let Some(record) = self.pods.entries.get_mut(uid) else { return };
         let (mut spec, flaw) = pod::pod(pod, record.id.clone(), profile);
-        spec.marked = is_disruption_target(pod, |name| self.profiles_by_name.contains_key(name));
+        spec.marked = is_disruption_target(pod, |name| self.profiles.of(name).is_some());
         if let Some(flaw) = flaw.filter(|_| spec.node.is_some()) {
             output.errors.push(flaw.on(pod.object_name()).to_string());
         }
@@ -397,7 +396,7 @@ fn observe_objects<K: Resource<DynamicType: Default>>(
     output.observations.extend(deleted.into_iter().filter(|key| known.entries.remove(key).is_some()).map(gone));
     let Some(object) = object else { return };
     let key = key_of(&object);
-    match object.parsed().and_then(read) {
+    match raw::parsed(object).and_then(read) {
         Ok(observation) => {
             known.entries.insert(key, ());
             output.observations.push(observation);

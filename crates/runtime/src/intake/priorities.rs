@@ -5,9 +5,9 @@
 use k8s_openapi::api::scheduling::v1::PriorityClass;
 use muster_api::resolved_priority::{ResolvedPriority, check_namespace};
 use muster_engine::model::group::{GroupPriority, PreemptionPolicy};
-use muster_reflector::{Delta, Key, Table, key_of};
+use muster_reflector::{Delta, Guarded, Key, Table, key_of};
 
-use super::raw::Guarded;
+use super::raw;
 use crate::dialect::{GroupError, ParsedGroup, PriorityField, WithoutClass};
 
 /// The PriorityClasses of the cluster.
@@ -35,7 +35,7 @@ impl Priorities {
             is_default: class.global_default == Some(true),
             never_preempts: class.preemption_policy.as_deref() == Some("Never"),
         };
-        let (changed, error) = self.classes.update(delta, key_of, |class| class.parsed().map(read));
+        let (changed, error) = self.classes.update(delta, key_of, |class| raw::parsed(class).map(read));
         (!changed.is_empty(), error)
     }
 

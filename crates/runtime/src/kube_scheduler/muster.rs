@@ -12,12 +12,11 @@ use serde_json::Value;
 
 use super::answer::{NodeAnswer, Refused};
 use crate::config::{Configuration, File, Overrides};
-use crate::intake::raw::Guarded;
 use crate::intake::selectors::SelectorKind;
 use crate::intake::storage::Storage;
 use crate::intake::{Intake, WatchEvent};
 use crate::settings::Settings;
-use muster_reflector::Delta;
+use muster_reflector::{Delta, Guarded};
 
 /// The filters that Muster has too, in their order. `NodeName` is for pods that name their node, and such pods are not
 /// pending.

@@ -14,11 +14,11 @@ use super::group_conditions;
 use crate::dialect::{Dialect, MusterPodGroup, MusterWorkload};
 use crate::gates::FeatureGates;
 use crate::intake::group_index::ObjectKey;
-use crate::intake::raw::{Guarded, RawObject};
+use crate::intake::raw::RawObject;
 use crate::intake::{Intake, WatchEvent};
 use crate::settings::Profile;
 use muster_api::owners::GangedOwners;
-use muster_reflector::Delta;
+use muster_reflector::{Delta, Guarded};
 
 const STEPS: usize = 60;
 const POD_GROUPS: usize = 1;
