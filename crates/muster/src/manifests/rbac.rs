@@ -26,7 +26,7 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         // served.
         rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
-        rule("muster.dev", &["workloads"], &["list", "watch", "create", "delete"]),
+        rule("muster.dev", &["workloads"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("scheduling.x-k8s.io", &["podgroups"], READ),
         rule("scheduling.x-k8s.io", &["podgroups/status"], &["patch"]),

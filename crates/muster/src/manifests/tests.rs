@@ -176,6 +176,7 @@ fn permissions_are_exactly_these() {
         "patch podgroups/status.muster.dev",
         "patch podgroups/status.scheduling.x-k8s.io",
         "patch pods/status.",
+        "patch workloads.muster.dev",
         "patch workloads/status.muster.dev",
         "watch namespaces.",
         "watch nodes.",
