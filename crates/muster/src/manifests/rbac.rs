@@ -21,6 +21,10 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("batch", &["jobs"], READ),
         rule("jobset.x-k8s.io", &["jobsets"], READ),
         rule("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
+        // One condition says why their gangs wait.
+        rule("batch", &["jobs/status"], &["patch"]),
+        rule("jobset.x-k8s.io", &["jobsets/status"], &["patch"]),
+        rule("leaderworkerset.x-k8s.io", &["leaderworkersets/status"], &["patch"]),
         rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: without permission the answer is 403, which does not show that they are not
         // served.
