@@ -73,6 +73,8 @@ pub mod conditions {
     pub const POD_GROUP_INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
     /// The pod's own condition.
     pub const POD_SCHEDULED: &str = "PodScheduled";
+    /// On Jobs, JobSets and LeaderWorkerSets: whether the gangs of their pods are scheduled.
+    pub const GANG_SCHEDULED: &str = "muster.dev/GangScheduled";
     /// The prefix of our own condition types on native groups.
     pub const NATIVE_PREFIX: &str = "muster.dev/";
 }

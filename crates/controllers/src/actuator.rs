@@ -7,19 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use axum::http::HeaderValue;
 use jiff::Timestamp;
 use kube::Client;
+use kube::Resource as _;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::core::{ApiResource, DynamicObject};
+use kube::core::{ApiResource, DynamicObject, Request};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use crate::write::{ObjectEvent, Target, Write};
+use crate::write::{ConditionChange, ObjectEvent, Target, Write};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many recorded events are remembered in order not to repeat them.
 const RECORDED_EVENTS_MAX: usize = 10_000;
+/// For so long no condition is written to a kind after the server has forbidden it.
+pub(crate) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
 const MANAGER: &str = "muster-controllers";
 /// The maximum length of an event's note, in characters.
 const NOTE_CHARS_MAX: usize = 1_024;
@@ -36,6 +40,8 @@ pub(crate) struct Actuator {
     deadline: Deadline,
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     recorded: Arc<Mutex<RecordedEvents>>,
+    /// The kinds whose status the server does not let Muster write, and when that was found.
+    forbidden: Arc<Mutex<BTreeMap<String, Instant>>>,
 }
 
 /// The events recorded so far, by object UID.
@@ -54,12 +60,18 @@ pub(crate) enum WriteError {
     TimedOut,
     #[error("this process may not write any more")]
     Fenced,
+    #[error("the server does not allow to write the status of this kind")]
+    Forbidden,
 }
 
 impl WriteError {
     /// Whether the object has changed or is gone since the write was decided.
     fn is_stale(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
+    }
+
+    fn is_api_error(&self, code: u16) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if status.code == code)
     }
 }
 
@@ -70,7 +82,14 @@ impl Actuator {
         deadline: Deadline,
         now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     ) -> Self {
-        Self { client, identity: identity.to_owned(), deadline, now, recorded: Arc::default() }
+        Self {
+            client,
+            identity: identity.to_owned(),
+            deadline,
+            now,
+            recorded: Arc::default(),
+            forbidden: Arc::default(),
+        }
     }
 
     /// Sends writes in order until one fails.
@@ -80,6 +99,8 @@ impl Actuator {
             let outcome = timeout_at(until, self.send(&write)).await.unwrap_or(Err(WriteError::TimedOut));
             match outcome {
                 Ok(()) => {}
+                // What follows reports the condition, and would be repeated with every change of it.
+                Err(WriteError::Forbidden) => return Ok(()),
                 Err(error) if error.is_stale() => {
                     tracing::debug!(?write, %error, "a write met a changed object; reconciling again");
                     return Err(error);
@@ -111,8 +132,70 @@ impl Actuator {
                     answer => answer.map(drop).map_err(Into::into),
                 }
             }
+            Write::Condition(change) => self.change_condition(change).await,
             Write::Event(event) => self.record(event).await,
         }
+    }
+
+    async fn change_condition(&self, change: &ConditionChange) -> Result<(), WriteError> {
+        let kind = &change.target.resource.plural;
+        let forbidden =
+            |actuator: &Self| actuator.forbidden.lock().unwrap_or_else(PoisonError::into_inner).get(kind).copied();
+        if forbidden(self).is_some_and(|since| since.elapsed() < FORBIDDEN_PAUSE) {
+            return Err(WriteError::Forbidden);
+        }
+        match self.send_condition(change).await {
+            Err(error) if error.is_api_error(403) => {
+                let mut all = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
+                if all.insert(kind.clone(), Instant::now()).is_none() {
+                    tracing::warn!(kind, %error, "conditions cannot be written: grant the right to patch {kind}/status");
+                }
+                Err(WriteError::Forbidden)
+            }
+            // The list is shorter than it was.
+            Err(error) if error.is_api_error(422) => {
+                tracing::debug!(?change, %error, "a condition was not written; reconciling again");
+                Err(error)
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn send_condition(&self, change: &ConditionChange) -> Result<(), WriteError> {
+        let target = &change.target;
+        let condition = change.condition.clone().map(|mut condition| {
+            if condition["lastTransitionTime"].is_null() {
+                condition["lastTransitionTime"] = json!(format!("{:.0}", (self.now)()));
+            }
+            condition
+        });
+        let version = json!(change.resource_version);
+        let patch = if change.is_first {
+            json!({"metadata": {"resourceVersion": version}, "status": {"conditions": condition.into_iter().collect::<Vec<_>>()}})
+        } else {
+            let at = change.index.map_or_else(|| "-".to_owned(), |index| index.to_string());
+            let operation = match (change.index, &condition) {
+                (_, None) => "remove",
+                (Some(_), Some(_)) => "replace",
+                (None, Some(_)) => "add",
+            };
+            let mut edit = json!({"op": operation, "path": format!("/status/conditions/{at}")});
+            if let Some(condition) = condition {
+                edit["value"] = condition;
+            }
+            // An object that has changed since makes this a conflict.
+            json!([{"op": "replace", "path": "/metadata/resourceVersion", "value": version}, edit])
+        };
+        let params = PatchParams { field_manager: Some(MANAGER.to_owned()), ..PatchParams::default() };
+        let path = DynamicObject::url_path(&target.resource, Some(&target.namespace));
+        let mut request = Request::new(path)
+            .patch_subresource("status", &target.name, &params, &Patch::Merge(patch))
+            .map_err(kube::Error::BuildRequest)?;
+        if !change.is_first {
+            request.headers_mut().insert("content-type", HeaderValue::from_static("application/json-patch+json"));
+        }
+        self.client.request::<Value>(request).await?;
+        Ok(())
     }
 
     async fn create(&self, resource: &ApiResource, object: &Value) -> Result<(), WriteError> {
@@ -178,6 +261,10 @@ fn describe(write: &Write) -> String {
         }
         Write::Patch { target, .. } => format!("patch {} {}/{}", target.resource.kind, target.namespace, target.name),
         Write::Delete { target } => format!("delete {} {}/{}", target.resource.kind, target.namespace, target.name),
+        Write::Condition(change) => {
+            let target = &change.target;
+            format!("patch the status of {} {}/{}", target.resource.kind, target.namespace, target.name)
+        }
         Write::Event(event) => {
             format!("event on {} {}/{}", event.regarding.resource.kind, event.regarding.namespace, event.regarding.name)
         }

@@ -163,7 +163,8 @@ async fn run(mut state: State, mut events: impl Stream<Item = ClusterEvent> + Un
                 Some(event) => {
                     let now = Instant::now();
                     for item in state.apply(event) {
-                        queue.add_at(item, now);
+                        let delay = item.delay();
+                        queue.add_at(item, now + delay);
                     }
                 }
                 None => return,

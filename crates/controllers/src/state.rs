@@ -3,6 +3,7 @@
 //! Must not depend on what a reconcile writes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::invalid::FieldPath;
@@ -12,10 +13,14 @@ use muster_api::selector::Labels;
 use muster_api::wire::object::Kind;
 use muster_api::wire::{Job, JobSet, LeaderWorkerSet, Object, Pod, PodGroup};
 
+use crate::owner_condition;
 use crate::providers::{SchedulerProvider, handles_scheduler};
 use crate::reconcile::{self, Plan, controller_of};
 use crate::settings::Settings;
 use muster_reflector::{Cache, Change, Delta, Key, key_of};
+
+/// How long changes of a condition are collected.
+const CONDITION_DELAY: Duration = Duration::from_secs(1);
 
 /// An object to reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,6 +35,23 @@ pub(crate) enum WorkItem {
     JobPod(Key),
     /// A pod of a LeaderWorkerSet.
     ReplicaPod(Key),
+    /// The condition of an owner.
+    Condition(OwnerKind, Key),
+}
+
+/// A kind of owner that shows the state of its gangs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum OwnerKind {
+    JobSet,
+    Job,
+    LeaderWorkerSet,
+}
+
+impl WorkItem {
+    /// How long changes are collected before the item is reconciled. What gangs wait for changes together.
+    pub(crate) fn delay(&self) -> Duration {
+        if matches!(self, WorkItem::Condition(..)) { CONDITION_DELAY } else { Duration::ZERO }
+    }
 }
 
 /// A watch event with the kind it is about. Most are about pods, and each is short-lived.
@@ -77,7 +99,7 @@ impl State {
             revisions: Cache::indexed_by(|revision| {
                 label_values(revision.metadata.labels.as_ref(), replica_labels::NAME)
             }),
-            managed: kinds.into_iter().map(|kind| (kind, Cache::indexed_by(job_set_index))).collect(),
+            managed: kinds.into_iter().map(|kind| (kind, Cache::indexed_by(set_index))).collect(),
             unmanaged: Cache::unwatched(),
             settings,
         };
@@ -137,6 +159,7 @@ impl State {
             WorkItem::Replica(key) => reconcile::replicas::reconcile(self, key),
             WorkItem::JobPod(key) => reconcile::pods::reconcile_job_pod(self, key),
             WorkItem::ReplicaPod(key) => reconcile::pods::reconcile_replica_pod(self, key),
+            WorkItem::Condition(kind, key) => owner_condition::reconcile(self, *kind, key),
         }
     }
 
@@ -156,7 +179,10 @@ impl State {
                 // The status of a set changes often and is irrelevant here.
                 let changed = changes.iter().filter(|change| may_define_other_gangs(change));
                 let keys: Vec<Key> = changed.filter_map(Change::latest).map(|set| key_of(&**set)).collect();
-                keys.iter().flat_map(|(namespace, set)| self.leader_items(namespace, set)).collect()
+                let leaders = keys.iter().flat_map(|(namespace, set)| self.leader_items(namespace, set));
+                let sets = changes.iter().filter_map(|change| change.new.as_ref());
+                let conditions = sets.map(|set| WorkItem::Condition(OwnerKind::LeaderWorkerSet, key_of(&**set)));
+                leaders.chain(conditions).collect()
             }
             ClusterEvent::Revision(event) => {
                 let changes = self.revisions.apply(event);
@@ -185,7 +211,8 @@ impl State {
             }
             ClusterEvent::Managed(kind, event) => {
                 let changes = self.managed[kind].1.apply(event);
-                changes.iter().filter_map(Change::latest).filter_map(|object| affected_item(object)).collect()
+                let objects = changes.iter().filter_map(Change::latest);
+                objects.flat_map(|object| affected_item(object).into_iter().chain(affected_condition(object))).collect()
             }
         }
     }
@@ -201,6 +228,7 @@ impl State {
             });
             items.extend(pods.map(|pod| WorkItem::JobPod(key_of(&**pod))));
         }
+        items.push(WorkItem::Condition(OwnerKind::JobSet, key.clone()));
         items.push(WorkItem::JobSet(key));
         items
     }
@@ -215,6 +243,9 @@ impl State {
                 controller_of(&pod.metadata).is_some_and(|owner| owner.uid == uid) && lacks_reference(pod)
             });
             items.extend(pods.map(|pod| WorkItem::JobPod(key_of(&**pod))));
+        }
+        if !job.metadata.labels.as_ref().is_some_and(|all| all.contains_key(job_set::labels::JOB_SET)) {
+            items.push(WorkItem::Condition(OwnerKind::Job, key.clone()));
         }
         items.push(WorkItem::Job(key));
         items
@@ -301,15 +332,30 @@ fn affected_item(object: &DynamicObject) -> Option<WorkItem> {
     set.or_else(|| name.strip_prefix("job-").map(|job| WorkItem::Job((namespace, job.to_owned()))))
 }
 
+/// The owner whose condition a managed object affects.
+fn affected_condition(object: &DynamicObject) -> Option<WorkItem> {
+    let labels = object.metadata.labels.as_ref();
+    if let Some(set) = labels.and_then(|labels| labels.get(replica_labels::NAME)) {
+        let key = (object.metadata.namespace.clone().unwrap_or_default(), set.clone());
+        return Some(WorkItem::Condition(OwnerKind::LeaderWorkerSet, key));
+    }
+    match affected_item(object)? {
+        WorkItem::JobSet(key) => Some(WorkItem::Condition(OwnerKind::JobSet, key)),
+        WorkItem::Job(key) => Some(WorkItem::Condition(OwnerKind::Job, key)),
+        _ => None,
+    }
+}
+
 /// The JobSet that a Workload names in `spec.controllerRef`.
 fn referenced_job_set(workload: &DynamicObject) -> Option<String> {
     let reference = &workload.data["spec"]["controllerRef"];
     reference["name"].as_str().filter(|_| reference["kind"] == "JobSet").map(str::to_owned)
 }
 
-/// The JobSets that an object belongs to, by its label and by its `controllerRef`.
-fn job_set_index(object: &DynamicObject) -> Vec<String> {
+/// The sets that an object belongs to, by its labels and by its `controllerRef`.
+fn set_index(object: &DynamicObject) -> Vec<String> {
     let mut sets = label_values(object.metadata.labels.as_ref(), job_set::labels::JOB_SET);
+    sets.extend(label_values(object.metadata.labels.as_ref(), replica_labels::NAME));
     sets.extend(referenced_job_set(object).filter(|set| !sets.contains(set)));
     sets
 }

@@ -28,8 +28,26 @@ pub enum Write {
         /// The object.
         target: Target,
     },
+    /// Changes one condition in the status of an object. Where the server forbids it, the rest of the plan is left out.
+    Condition(ConditionChange),
     /// Records an event about an object.
     Event(ObjectEvent),
+}
+
+/// A change of one condition. The others are not part of the request, and the object must be as it was seen, so that no
+/// condition of another writer is lost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ConditionChange {
+    /// The object.
+    pub target: Target,
+    /// The object as it was seen.
+    pub resource_version: String,
+    /// Where the condition is in the list, if it is there.
+    pub index: Option<usize>,
+    /// Whether the list is empty or does not exist.
+    pub is_first: bool,
+    /// The condition; `None` removes it. Without `lastTransitionTime` it gets the time of the write.
+    pub condition: Option<Value>,
 }
 
 /// An existing object.

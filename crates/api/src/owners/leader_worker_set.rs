@@ -8,7 +8,11 @@
 use super::gang_mode::GangMode;
 use super::short_name;
 use crate::invalid::{FieldPath, InvalidField};
+use crate::keys::annotations::GANG_MODE;
+use crate::keys::gang_mode::OFF;
 use crate::selector::Labels;
+use crate::wire::LeaderWorkerSet;
+use crate::wire::template::PodTemplate;
 
 /// Labels of pods of a set.
 pub mod labels {
@@ -80,6 +84,35 @@ pub fn is_off(annotations: &Labels, metadata: &FieldPath<'_>) -> Result<bool, In
     Ok(mode == Some(GangMode::Off))
 }
 
+/// Rejects a set of which only the leaders or only the workers belong to gangs: each would wait for the others for
+/// ever. `is_handled` says whether a `schedulerName` makes gangs.
+pub fn check_templates(set: &LeaderWorkerSet, is_handled: impl Fn(&str) -> bool) -> Result<(), InvalidField> {
+    let template = &set.spec.leader_worker_template;
+    let Some(leader) = &template.leader_template else { return Ok(()) };
+    let worker = &template.worker_template;
+    let path = FieldPath::Root("spec.leaderWorkerTemplate");
+    let (of_leader, of_worker) = (path.child("leaderTemplate.metadata"), path.child("workerTemplate.metadata"));
+    let modes = (is_off(&leader.metadata.annotations, &of_leader)?, is_off(&worker.metadata.annotations, &of_worker)?);
+    let reason = "must be set in both leaderTemplate and workerTemplate or in neither: leader and workers are one gang";
+    match modes {
+        (true, true) => return Ok(()),
+        (true, false) => return Err(of_leader.child("annotations").key(GANG_MODE).invalid(OFF, reason)),
+        (false, true) => return Err(of_worker.child("annotations").key(GANG_MODE).invalid(OFF, reason)),
+        (false, false) => {}
+    }
+    let name = |pod: &PodTemplate| match pod.spec.scheduler_name.as_str() {
+        "" => "default-scheduler".to_owned(),
+        name => name.to_owned(),
+    };
+    let (leader, worker) = (name(leader), name(worker));
+    if leader == worker || !(is_handled(&leader) || is_handled(&worker)) {
+        return Ok(());
+    }
+    let field = path.child("workerTemplate.spec.schedulerName");
+    Err(field
+        .invalid(&worker, format_args!("must be that of leaderTemplate, {leader}: leader and workers are one gang")))
+}
+
 /// The size of the replica of a pod.
 pub fn size(annotations: &Labels) -> Result<i64, InvalidField> {
     let path = FieldPath::Root("metadata.annotations");
@@ -90,6 +123,8 @@ pub fn size(annotations: &Labels) -> Result<i64, InvalidField> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::{Value, json};
+
     use super::*;
 
     fn pod(labels: &[(&str, &str)]) -> Labels {
@@ -128,5 +163,29 @@ mod tests {
         assert!(off("Gang").unwrap_err().to_string().contains("Off, ReplicatedGang"));
         assert_eq!(size(&pod(&[(SIZE, "4")])), Ok(4));
         assert!(size(&pod(&[(SIZE, "0")])).is_err() && size(&Labels::new()).is_err());
+    }
+
+    #[test]
+    fn leader_and_workers_must_be_in_gangs_together() {
+        let template = |mode: &str, scheduler: &str| {
+            let annotations = if mode.is_empty() { json!({}) } else { json!({GANG_MODE: mode}) };
+            json!({"metadata": {"annotations": annotations}, "spec": {"schedulerName": scheduler, "containers": []}})
+        };
+        let check = |leader: Value, worker: Value| {
+            let spec = json!({"leaderWorkerTemplate": {"leaderTemplate": leader, "workerTemplate": worker}});
+            let set = serde_json::from_value(json!({"metadata": {"name": "s"}, "spec": spec})).unwrap();
+            check_templates(&set, |name| name == "muster").map_err(|error| error.to_string())
+        };
+        let ganged = || template("", "muster");
+        assert_eq!(check(ganged(), ganged()), Ok(()));
+        assert_eq!(check(template(OFF, "muster"), template(OFF, "other")), Ok(()), "no gang at all");
+        assert_eq!(check(template("", "a"), template("", "b")), Ok(()), "not ours");
+        assert_eq!(check(Value::Null, ganged()), Ok(()), "leaders have the workers' template");
+        let error = check(template(OFF, "muster"), ganged()).unwrap_err();
+        assert!(error.contains("leaderTemplate.metadata.annotations[muster.dev/gang-mode]"), "{error}");
+        let error = check(ganged(), template(OFF, "muster")).unwrap_err();
+        assert!(error.contains("workerTemplate.metadata.annotations[muster.dev/gang-mode]"), "{error}");
+        let error = check(ganged(), template("", "")).unwrap_err();
+        assert!(error.contains("schedulerName") && error.contains("default-scheduler"), "{error}");
     }
 }

@@ -111,12 +111,38 @@ pub struct JobSetStatus {
     /// The conditions.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub conditions: Vec<Condition>,
+    /// How many Jobs of each replicated Job have ended.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub replicated_jobs_status: Vec<ReplicatedJobStatus>,
+}
+
+/// How many Jobs of a replicated Job have ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ReplicatedJobStatus {
+    /// The replicated Job.
+    #[serde(deserialize_with = "null_is_default")]
+    pub name: String,
+    /// Jobs that have completed.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub succeeded: i64,
+    /// Jobs that have failed.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub failed: i64,
 }
 
 impl JobSet {
     /// Whether it has completed or failed.
     pub fn is_finished(&self) -> bool {
-        let ended = |one: &Condition| matches!(one.kind.as_str(), "Completed" | "Failed") && one.is_true();
-        self.status.conditions.iter().any(ended)
+        self.is_complete() || self.has("Failed")
+    }
+
+    /// Whether it has completed.
+    pub fn is_complete(&self) -> bool {
+        self.has("Completed")
+    }
+
+    fn has(&self, kind: &str) -> bool {
+        Condition::find(&self.status.conditions, kind).is_some_and(Condition::is_true)
     }
 }

@@ -5,8 +5,9 @@
 use kube_core::NamespaceResourceScope;
 use serde::{Deserialize, Serialize};
 
-use crate::null::null_is_default;
-use crate::wire::object::{Kind, NoStatus, Object};
+use crate::null::{is_default, null_is_default};
+use crate::wire::condition::Condition;
+use crate::wire::object::{Kind, Object};
 use crate::wire::template::PodTemplate;
 
 /// A set of groups, each of a leader and its workers.
@@ -18,7 +19,7 @@ pub struct LeaderWorkerSetKind;
 
 impl Kind for LeaderWorkerSetKind {
     type Spec = LeaderWorkerSetSpec;
-    type Status = NoStatus;
+    type Status = LeaderWorkerSetStatus;
     type Scope = NamespaceResourceScope;
     const GROUP: &'static str = "leaderworkerset.x-k8s.io";
     const VERSION: &'static str = "v1";
@@ -33,6 +34,9 @@ pub struct LeaderWorkerSetSpec {
     /// `LeaderCreated`, or `LeaderReady`: workers are created only after their leader is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub startup_policy: Option<String>,
+    /// The number of groups; 1 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i64>,
     /// Leader and workers.
     #[serde(deserialize_with = "null_is_default")]
     pub leader_worker_template: LeaderWorkerTemplate,
@@ -51,4 +55,13 @@ pub struct LeaderWorkerTemplate {
     /// The number of pods of a group, including the leader; 1 by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
+}
+
+/// The status of a LeaderWorkerSet.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LeaderWorkerSetStatus {
+    /// The conditions.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub conditions: Vec<Condition>,
 }

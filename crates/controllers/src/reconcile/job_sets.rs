@@ -5,9 +5,11 @@
 //! collected with the set.
 
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::keys::annotations::{GANG_MODE, WORKLOAD};
 use muster_api::native::NativeVersion;
 use muster_api::owners::Reference;
 use muster_api::owners::job_set::{self, GangGroup, Gangs, labels};
+use muster_api::selector::Labels;
 use muster_api::wire::{JobSet, Workload};
 use serde_json::json;
 
@@ -24,7 +26,8 @@ pub(crate) fn kinds(settings: &Settings) -> Vec<ApiResource> {
     [workloads(native)].into_iter().chain(native.and_then(NativeVersion::pod_groups)).collect()
 }
 
-fn workloads(native: Option<NativeVersion>) -> ApiResource {
+/// The kind of Workload that is written for JobSets.
+pub(crate) fn workloads(native: Option<NativeVersion>) -> ApiResource {
     native.map_or_else(|| ApiResource::erase::<Workload>(&()), NativeVersion::workloads)
 }
 
@@ -40,7 +43,9 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
         Err(error) => return Plan::of(vec![warning_event(regarding, error)]),
     };
     let reconciler = JobSetReconciler { state, set, namespace, name, native: state.settings.native_job_sets() };
-    let Some(gangs) = gangs else { return Plan::of(reconciler.delete_all()) };
+    let unused = reconciler.unused_workload(gangs.as_ref());
+    let unused = unused.map(|note| object_event(&regarding, true, "UserWorkloadUnused", note));
+    let Some(gangs) = gangs else { return Plan::of(reconciler.delete_all().into_iter().chain(unused).collect()) };
     let mut writes = Vec::new();
     if gangs.is_split {
         let note = "The set asks for one gang of all its pods, but its Jobs start one after another: each replicated Job is a gang instead.";
@@ -57,6 +62,7 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
             "Workload {found} references this set and was not created by Muster: it is left unchanged, and no other one is created. {rest}"
         );
         writes.push(object_event(&regarding, false, "UserWorkloadRespected", note));
+        writes.extend(unused);
         return Plan::of(writes);
     }
     let comparison = reconciler.workload(&gangs);
@@ -71,6 +77,15 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
 
 fn object_event(regarding: &Target, warning: bool, reason: &'static str, note: String) -> Write {
     Write::Event(ObjectEvent { regarding: regarding.clone(), warning, reason, note })
+}
+
+/// A Workload for a set that a user created.
+pub(crate) fn user_workload<'a>(
+    state: &'a State,
+    set: &'a JobSet,
+    (namespace, name): &'a Key,
+) -> Option<&'a DynamicObject> {
+    JobSetReconciler { state, set, namespace, name, native: state.settings.native_job_sets() }.user_workload()
 }
 
 /// How an object compares to the desired one.
@@ -105,9 +120,46 @@ struct JobSetReconciler<'a> {
     native: Option<NativeVersion>,
 }
 
-impl JobSetReconciler<'_> {
+impl<'a> JobSetReconciler<'a> {
+    /// What is wrong with a Workload of a user to whose groups no pod of the set will refer. Kubernetes' own may be for
+    /// another controller, or a template that pods do not name.
+    fn unused_workload(&self, gangs: Option<&Gangs>) -> Option<String> {
+        let workload = self.user_workload().filter(|_| self.native.is_none())?;
+        let name = workload.metadata.name.as_deref().unwrap_or_default();
+        let groups: Vec<&str> = workload.data["spec"]["podGroups"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|group| group["name"].as_str())
+            .collect();
+        let templates =
+            self.set.spec.replicated_jobs.iter().map(|job| &job.template.spec.template.metadata.annotations);
+        let names = |annotations: &Labels| annotations.get(WORKLOAD).map(String::as_str) == Some(name);
+        if templates.into_iter().any(names) {
+            return None;
+        }
+        let path = format!("spec.replicatedJobs[].template.spec.template.metadata.annotations[{WORKLOAD}]");
+        let Some(gangs) = gangs else {
+            return Some(format!(
+                "Workload {name} references this set, but no pod names it, so the pods are not gangs: name it in {path}, or request a gang with {GANG_MODE}."
+            ));
+        };
+        if gangs.workload != name {
+            let wanted = gangs.groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Some(format!(
+                "Workload {name} references this set, but the pods name Workload {}: call it so, with groups {wanted}, or name it in {path}.",
+                gangs.workload
+            ));
+        }
+        let missing = gangs.groups.iter().find(|group| !groups.contains(&group.name.as_str()))?;
+        Some(format!(
+            "Workload {name} has no group {}, which pods of this set name: create it with that group in spec.podGroups, or let Muster create it.",
+            missing.name
+        ))
+    }
+
     /// A Workload for the set that a user created.
-    fn user_workload(&self) -> Option<&DynamicObject> {
+    fn user_workload(&self) -> Option<&'a DynamicObject> {
         let reference = json!({"apiGroup": "jobset.x-k8s.io", "kind": "JobSet", "name": self.name});
         let references_set = |workload: &DynamicObject| {
             let written = &workload.data["spec"]["controllerRef"];

@@ -61,12 +61,17 @@ fn is_controlled_by_job(group: &DynamicObject, name: &str) -> bool {
 /// back, so the group must not wait for them.
 fn minimum(state: &State, job: &Job, gang: &JobGang) -> i64 {
     let Some(completions) = job.spec.completions else { return gang.min_count };
+    let deleted = job.status.succeeded.saturating_sub(succeeded_pods(state, job)).max(0);
+    gang.min_count.min(completions - deleted).max(1)
+}
+
+/// How many pods of a Job have succeeded and still exist.
+pub(crate) fn succeeded_pods(state: &State, job: &Job) -> i64 {
     let metadata = &job.metadata;
     let (namespace, uid) = (metadata.namespace.as_deref(), metadata.uid.as_deref().unwrap_or_default());
     let succeeded = |pod: &Pod| pod.status.phase == "Succeeded" && is_controlled_by(&pod.metadata, uid);
     let existing = state.job_pods.by_index(namespace.unwrap_or_default(), uid).filter(|pod| succeeded(pod)).count();
-    let deleted = job.status.succeeded.saturating_sub(i64::try_from(existing).unwrap_or(i64::MAX)).max(0);
-    gang.min_count.min(completions - deleted).max(1)
+    i64::try_from(existing).unwrap_or(i64::MAX)
 }
 
 /// The patch that the group needs.

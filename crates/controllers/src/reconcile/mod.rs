@@ -23,6 +23,9 @@ use crate::write::{ObjectEvent, Target, Write};
 /// How soon to retry after a name conflict: the deletion of a foreign object enqueues nothing.
 pub(crate) const CONFLICT_RETRY: Duration = Duration::from_secs(10);
 
+/// The reason for a gang that waits for members which its owner will never create.
+pub(crate) const MEMBERS_NEVER_CREATED: &str = "MembersNeverCreated";
+
 /// The writes of one reconcile, in order, and when to reconcile again even without an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {

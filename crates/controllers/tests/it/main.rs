@@ -3,4 +3,5 @@
 mod faults;
 mod group_priorities;
 mod native;
+mod owner_condition;
 mod test_cluster;

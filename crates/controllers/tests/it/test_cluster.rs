@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject};
 use muster_api::native::NativeVersion;
 use muster_api::owners::{GangedOwners, GroupApi, ProviderName};
@@ -101,6 +101,22 @@ impl TestCluster {
         let like = json!({"apiVersion": api_version, "kind": kind});
         let listed = self.api(&like).list(&ListParams::default()).await.unwrap();
         listed.items.into_iter().map(|one| serde_json::to_value(one).unwrap()).collect()
+    }
+
+    /// Sets the conditions of an object, by API version, kind and name.
+    pub(crate) async fn set_conditions(&self, object: (&str, &str, &str), conditions: &Value) {
+        self.set_status(object, &json!({"conditions": conditions})).await;
+    }
+
+    /// Changes the status of an object. The definitions of Muster's own kinds here have no subresource for it.
+    pub(crate) async fn set_status(&self, (version, kind, name): (&str, &str, &str), status: &Value) {
+        let api = self.api(&json!({"apiVersion": version, "kind": kind}));
+        let (params, patch) = (PatchParams::default(), Patch::Merge(json!({"status": status})));
+        if version.starts_with("muster.dev") {
+            api.patch(name, &params, &patch).await.unwrap();
+        } else {
+            api.patch_status(name, &params, &patch).await.unwrap();
+        }
     }
 
     fn api(&self, like: &Value) -> Api<DynamicObject> {

@@ -112,6 +112,8 @@ pub(crate) struct Pod {
     pub(crate) lifetime: Lifetime,
     /// When it was created.
     pub(crate) created_ms: Millis,
+    /// When it could first be tried: it was not held back by a scheduling gate or a refused field.
+    pub(crate) schedulable_since: Option<Millis>,
     /// Its state.
     pub(crate) state: PodState,
     /// Whether the plan of its group has no place for it.

@@ -294,6 +294,7 @@ pub(super) mod tests {
             stateful_set: None,
             lifetime: Lifetime::default(),
             created_ms: 0,
+            schedulable_since: None,
             state: PodState::Waiting,
             nominated: None,
             shows_nomination: false,

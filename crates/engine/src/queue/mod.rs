@@ -1,6 +1,7 @@
 //! The scheduling queue for single pods and groups.
 //!
-//! Order: priority, then creation time, then the UID of the group object (the greater first), then the name. An
+//! Order: priority, then since when it waits (a single pod since it could first be tried, a group since it or its
+//! oldest waiting member was created), then the UID of the group object (the greater first), then the name. An
 //! unschedulable entity is parked under the shapes of its pods and is only activated by an event that may make one of
 //! them fit. Of single pods with the same shape only the first is activated, the next one when that is placed. No
 //! entity is retried before its backoff is over. A namespace whose attempts are expensive lets others of the same
@@ -34,7 +35,7 @@ pub(crate) enum Entity {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Rank {
     pub(crate) priority: Reverse<i32>,
-    pub(crate) created_ms: Millis,
+    pub(crate) since_ms: Millis,
     /// Only for groups that are ranked by their object.
     pub(crate) uid: Option<Reverse<Arc<str>>>,
     pub(crate) name: Arc<str>,
@@ -363,8 +364,8 @@ impl Queue {
 mod tests {
     use super::*;
 
-    fn rank(priority: i32, created_ms: Millis, name: &str) -> Rank {
-        Rank { priority: Reverse(priority), created_ms, uid: None, name: name.into() }
+    fn rank(priority: i32, since_ms: Millis, name: &str) -> Rank {
+        Rank { priority: Reverse(priority), since_ms, uid: None, name: name.into() }
     }
 
     fn pop(queue: &mut Queue) -> Option<Entity> {

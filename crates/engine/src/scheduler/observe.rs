@@ -231,6 +231,7 @@ impl Engine {
             stateful_set: spec.stateful_set.clone(),
             lifetime: spec.lifetime,
             created_ms: spec.created_ms,
+            schedulable_since: (!spec.gated && spec.refused.is_none()).then_some(spec.created_ms),
             state: PodState::Waiting,
             nominated: None,
             shows_nomination: false,
@@ -352,7 +353,11 @@ impl Engine {
             // A parked group is not retried if nothing relevant changed.
             return;
         }
+        let now = self.now;
         self.cluster.change_pod(id, |pod| {
+            if !spec.gated && spec.refused.is_none() {
+                pod.schedulable_since.get_or_insert(now.max(pod.created_ms));
+            }
             pod.gated = spec.gated;
             pod.refused.clone_from(&spec.refused);
             pod.ours = spec.ours;

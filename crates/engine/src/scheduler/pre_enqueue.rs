@@ -29,7 +29,7 @@ impl Engine {
             PodState::Waiting if pod.ours && !pod.terminating && !pod.gated && pod.refused.is_none() => {
                 let rank = Rank {
                     priority: Reverse(pod.priority),
-                    created_ms: pod.created_ms,
+                    since_ms: pod.schedulable_since.unwrap_or(pod.created_ms),
                     uid: None,
                     name: pod.id.to_string().into(),
                 };
@@ -120,7 +120,7 @@ impl Engine {
         let oldest = || group.waiting.first().or(group.members.first()).map_or(0, |(created_ms, _)| *created_ms);
         Rank {
             priority: Reverse(self.cluster.group_priority(id)),
-            created_ms: queue_position.map_or_else(oldest, |queue_position| queue_position.created_ms),
+            since_ms: queue_position.map_or_else(oldest, |queue_position| queue_position.created_ms),
             uid: queue_position.map(|queue_position| Reverse(queue_position.uid.clone())),
             name: group.key.to_string().into(),
         }

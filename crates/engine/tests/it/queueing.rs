@@ -35,6 +35,26 @@ fn higher_priority_goes_first_then_the_oldest() {
 }
 
 #[test]
+fn single_pod_queues_from_when_it_could_first_be_tried() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 1);
+    fake.pod("running", "", 1);
+    fake.settle();
+    let uid = fake.pod_with("gated", "", 1, |pod| {
+        pod.created_ms = 1;
+        pod.gated = true;
+    });
+    fake.advance(60_000);
+    fake.pod_with("open", "", 1, |pod| pod.created_ms = 60_000);
+    fake.advance(60_000);
+    fake.change(&uid, |pod| pod.gated = false);
+    fake.advance(60_000);
+    fake.remove("running");
+    fake.advance(60_000);
+    assert_eq!(bind_order(&fake), ["running", "open"], "the gated pod is older, and waits for less time");
+}
+
+#[test]
 fn gated_member_holds_its_gang_if_the_minimum_is_not_there_without_it() {
     let mut fake = FakeCluster::new();
     fake.node("n0", 4);

@@ -2,9 +2,11 @@
 //!
 //! With its token alone, a program cannot change the labels, the spec or the phase of pods, nor redirect the webhook. The
 //! lists here follow the code: `runtime/src/actuator` (binds, status), `runtime/src/status_writer/pods.rs`,
-//! `controllers/src/reconcile/pods.rs` (references) and `controllers/src/webhook/configurations.rs`.
+//! `controllers/src/reconcile/pods.rs` (references), `controllers/src/owner_condition` and
+//! `controllers/src/webhook/configurations.rs`.
 
 use muster_api::keys::annotations::{POD_GROUP, REPLICA_KEY, START, WORKLOAD};
+use muster_api::keys::conditions::GANG_SCHEDULED;
 use muster_api::other_schedulers::{scheduler_plugins, volcano};
 use muster_controllers::providers::yunikorn;
 use serde_json::{Value, json};
@@ -18,7 +20,7 @@ const MAINTAINED: &[&str] =
 
 /// All policies and their bindings.
 pub(super) fn documents(options: &Options) -> Vec<Value> {
-    let mut policies = vec![bindings(), pods()];
+    let mut policies = vec![bindings(), pods(), owners()];
     if options.creates_certificate() {
         policies.push(webhooks());
     }
@@ -130,6 +132,38 @@ fn conditions_are_own() -> String {
         "variables.conditions.all(c, c in variables.oldConditions || ({pod_scheduled}) || ({disruption_target})) && \
          variables.oldConditions.all(o, variables.conditions.exists(c, c.type == o.type && (c == o || o.type in ['PodScheduled', 'DisruptionTarget'])))"
     )
+}
+
+/// One condition in the status of Jobs, JobSets and LeaderWorkerSets.
+fn owners() -> Policy {
+    let mut variables = Vec::from(new_and_old(["metadata", "oldMetadata"], "metadata"));
+    variables.extend(new_and_old(["status", "oldStatus"], "status"));
+    let conditions = |of: &str| format!("(has(variables.{of}.conditions) ? variables.{of}.conditions : [])");
+    variables.push(("conditions", conditions("status")));
+    variables.push(("oldConditions", conditions("oldStatus")));
+    let is_same = |of: &str, other: &str| {
+        format!("variables.{of}.all(c, c.type == '{GANG_SCHEDULED}' || c in variables.{other})")
+    };
+    Policy {
+        name: "muster-own-owner-writes",
+        rules: vec![
+            rule("batch", &["jobs/status"], &["UPDATE"]),
+            rule("jobset.x-k8s.io", &["jobsets/status"], &["UPDATE"]),
+            rule("leaderworkerset.x-k8s.io", &["leaderworkersets/status"], &["UPDATE"]),
+        ],
+        conditions: Vec::new(),
+        variables,
+        validations: vec![validation(
+            &format!(
+                "{} && {} && {} && {}",
+                equal_except("variables.metadata", "variables.oldMetadata", MAINTAINED),
+                equal_except("variables.status", "variables.oldStatus", &["conditions"]),
+                is_same("conditions", "oldConditions"),
+                is_same("oldConditions", "conditions"),
+            ),
+            "writes its own condition in the status of Jobs, JobSets and LeaderWorkerSets, and nothing else",
+        )],
+    }
 }
 
 /// The CA bundle of every webhook.

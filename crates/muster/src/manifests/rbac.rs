@@ -21,12 +21,16 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("batch", &["jobs"], READ),
         rule("jobset.x-k8s.io", &["jobsets"], READ),
         rule("leaderworkerset.x-k8s.io", &["leaderworkersets"], READ),
+        // One condition says why their gangs wait.
+        rule("batch", &["jobs/status"], &["patch"]),
+        rule("jobset.x-k8s.io", &["jobsets/status"], &["patch"]),
+        rule("leaderworkerset.x-k8s.io", &["leaderworkersets/status"], &["patch"]),
         rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: without permission the answer is 403, which does not show that they are not
         // served.
         rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
-        rule("muster.dev", &["workloads"], &["list", "watch", "create", "delete"]),
+        rule("muster.dev", &["workloads"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
         rule("scheduling.x-k8s.io", &["podgroups"], READ),
         rule("scheduling.x-k8s.io", &["podgroups/status"], &["patch"]),

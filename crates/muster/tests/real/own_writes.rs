@@ -15,6 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const POOL: &str = "pool";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
+const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/job";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -54,6 +55,12 @@ async fn its_token_is_held_to_what_muster_writes(mut cluster: TestCluster) {
         "spec": {"minMember": 2},
     });
     cluster.kubectl(&["create", "-f", "-"], &group.to_string());
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]}});
+    let job = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"},
+        "spec": {"suspend": true, "template": template},
+    });
+    cluster.kubectl(&["create", "-f", "-"], &job.to_string());
     // What Muster would write must not differ from what this test writes.
     assert!(cluster.replica("only").end().success());
 
@@ -105,6 +112,13 @@ fn refused() -> Vec<Patch> {
     let mut patches: Vec<Patch> = Vec::new();
     patches.extend(of_pod.map(|(pod, body)| (format!("{PODS}/{pod}"), STRATEGIC, body)));
     patches.extend(of_status.map(|(pod, body)| (format!("{PODS}/{pod}/status"), STRATEGIC, body)));
+    let of_job = [
+        json!({"status": {"active": 3}}),
+        condition("Failed", "True", "Other"),
+        json!({"metadata": {"labels": {"app": "other"}}}),
+        json!({"metadata": {"finalizers": ["example.org/stay"]}}),
+    ];
+    patches.extend(of_job.map(|body| (format!("{JOB}/status"), STRATEGIC, body)));
     for body in [json!({"spec": {"queue": "other"}}), json!({"metadata": {"labels": {"app": "other"}}})] {
         patches.push((format!("{GROUPS}/volcano"), MERGE, body));
     }
@@ -127,6 +141,11 @@ fn allowed() -> Vec<Patch> {
         status("gang-0", json!({"conditions": [condition("DisruptionTarget", "True", "PreemptionByScheduler")]})),
         status("gang-0", json!({"conditions": [condition("DisruptionTarget", "False", "NotEvicted")]})),
         (format!("{PODS}/pending"), MERGE, json!({"metadata": {"annotations": {"muster.dev/pod-group": "gang"}}})),
+        (
+            format!("{JOB}/status"),
+            STRATEGIC,
+            json!({"status": {"conditions": [condition("muster.dev/GangScheduled", "False", "Unschedulable")]}}),
+        ),
         (format!("{GROUPS}/volcano"), MERGE, json!({"status": {"phase": "Inqueue", "running": 0}})),
     ]
 }
