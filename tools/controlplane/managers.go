@@ -1,4 +1,4 @@
-// The managers of JobSet and LeaderWorkerSet, as processes next to the plane instead of pods.
+// The managers of JobSet, LeaderWorkerSet and Kueue, as processes next to the plane instead of pods.
 //
 // Each has a bundle, built by managers/build: its binary, and the `config` folder of its module. That folder is
 // installed, except what only a pod needs; the webhooks are called by URL instead of by service.
@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var managers = []string{"jobset", "lws"}
+var managers = []string{"jobset", "lws", "kueue"}
 
 type object = map[string]any
 
@@ -97,7 +97,7 @@ func sortManifests(text []byte) (*manifests, error) {
 		}
 		switch kind := one["kind"]; kind {
 		case "CustomResourceDefinition":
-			// They have one version each, and the conversion webhook's service would not answer.
+			// Only the version that is stored is used, and the conversion webhook's service would not answer.
 			delete(one["spec"].(object), "conversion")
 			found.objects = append(found.objects, one)
 		case "ServiceAccount":
@@ -112,6 +112,7 @@ func sortManifests(text []byte) (*manifests, error) {
 				return nil, err
 			}
 		case "Deployment", "Service", "Secret": // the process and its files take their place
+		case "APIService": // Kueue's view of its queues, which is off
 		default:
 			return nil, fmt.Errorf("an object of kind %v: nothing is known of it here", kind)
 		}
@@ -181,9 +182,13 @@ func (p *plane) settle(name string, settings object) {
 	settings["metrics"] = object{"bindAddress": "0"}
 	settings["leaderElection"] = object{"leaderElect": false}
 	settings["internalCertManagement"] = object{"enable": false}
-	if name == "jobset" {
+	switch name {
+	case "jobset":
 		// Elastic sets: their counts can be changed while they run.
 		settings["featureGates"] = object{"ElasticJobSet": true}
+	case "kueue":
+		// It wants its certificates in a fixed folder.
+		settings["featureGates"] = object{"VisibilityOnDemand": false}
 	}
 	settings["clientConnection"] = object{"qps": clientQPS, "burst": clientBurst}
 	settings["webhook"] = object{

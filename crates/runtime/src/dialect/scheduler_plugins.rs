@@ -75,7 +75,11 @@ impl Dialect for SchedulerPlugins {
 fn parse(spec: &PodGroupSpec) -> Result<ParsedGroup, GroupError> {
     let path = FieldPath::Root("spec");
     let least = min_resources(&spec.min_resources, &path.child("minResources"))?;
-    let timeout = schedule_timeout(&spec.schedule_timeout_seconds, &path.child("scheduleTimeoutSeconds"))?;
+    let timeout = match &spec.schedule_timeout_seconds {
+        // As in scheduler-plugins, where mpi-operator writes it by default.
+        zero if zero.as_i64() == Some(0) => None,
+        written => schedule_timeout(written, &path.child("scheduleTimeoutSeconds"))?,
+    };
     let min_count = count(&spec.min_member, &path.child("minMember"))?.unsigned_abs();
     Ok(ParsedGroup {
         schedule_timeout_ms: timeout.map(|seconds| u64::from(seconds) * 1000),

@@ -133,6 +133,9 @@ fn a_group_of_scheduler_plugins_is_a_gang_with_the_lowest_priority_of_its_member
     assert_eq!((name.as_str(), &group.policy), ("", &Policy::Gang { min_count: 3 }));
     assert_eq!((group.schedule_timeout_ms, &group.min_resources), (Some(10_000), &[("cpu".to_owned(), 8000)].into()));
     assert!(group.ranked_by_object && group.priority.without_class == WithoutClass::LowestMember);
+    // Controllers of MPIJobs write 0, which is the scheduler's own timeout there.
+    let spec = json!({"minMember": 3, "scheduleTimeoutSeconds": 0});
+    assert_eq!(self::object(&SchedulerPlugins, &spec, &json!({})).groups.unwrap()[0].1.schedule_timeout_ms, None);
     for (spec, field) in [
         (json!({}), "spec.minMember: null"),
         (json!({"minMember": 0}), "spec.minMember: 0"),
