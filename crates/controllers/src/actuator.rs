@@ -22,7 +22,7 @@ use crate::write::{ConditionChange, ObjectEvent, Target, Write};
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many recorded events are remembered in order not to repeat them.
 const RECORDED_EVENTS_MAX: usize = 10_000;
-/// For so long no condition is written to a kind after the server has forbidden it.
+/// For so long no condition is written to a kind in a namespace after the server has forbidden it.
 pub(crate) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
 const MANAGER: &str = "muster-controllers";
 /// The maximum length of an event's note, in characters.
@@ -41,7 +41,7 @@ pub(crate) struct Actuator {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     recorded: Arc<Mutex<RecordedEvents>>,
     /// The kinds whose status the server does not let Muster write, and when that was found.
-    forbidden: Arc<Mutex<BTreeMap<String, Instant>>>,
+    forbidden: Arc<Mutex<BTreeMap<(String, String), Instant>>>,
 }
 
 /// The events recorded so far, by object UID.
@@ -139,16 +139,20 @@ impl Actuator {
 
     async fn change_condition(&self, change: &ConditionChange) -> Result<(), WriteError> {
         let kind = &change.target.resource.plural;
+        // A policy may forbid it in one namespace.
+        let place = (kind.clone(), change.target.namespace.clone());
         let forbidden =
-            |actuator: &Self| actuator.forbidden.lock().unwrap_or_else(PoisonError::into_inner).get(kind).copied();
+            |actuator: &Self| actuator.forbidden.lock().unwrap_or_else(PoisonError::into_inner).get(&place).copied();
         if forbidden(self).is_some_and(|since| since.elapsed() < FORBIDDEN_PAUSE) {
             return Err(WriteError::Forbidden);
         }
         match self.send_condition(change).await {
             Err(error) if error.is_api_error(403) => {
                 let mut all = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
-                if all.insert(kind.clone(), Instant::now()).is_none() {
-                    tracing::warn!(kind, %error, "conditions cannot be written: grant the right to patch {kind}/status");
+                let is_first = !all.keys().any(|(known, _)| known == kind);
+                all.insert(place, Instant::now());
+                if is_first {
+                    tracing::warn!(kind, %error, "a condition cannot be written: does Muster have the right to patch {kind}/status?");
                 }
                 Err(WriteError::Forbidden)
             }

@@ -105,7 +105,7 @@ pub fn check_templates(set: &LeaderWorkerSet, is_handled: impl Fn(&str) -> bool)
         name => name.to_owned(),
     };
     let (leader, worker) = (name(leader), name(worker));
-    if leader == worker || !(is_handled(&leader) || is_handled(&worker)) {
+    if leader == worker || is_handled(&leader) == is_handled(&worker) {
         return Ok(());
     }
     let field = path.child("workerTemplate.spec.schedulerName");

@@ -18,8 +18,10 @@ pub(super) struct Gang {
     pub(super) name: String,
     /// The group in its Workload; empty if it is an object of its own.
     pub(super) group: String,
-    /// Whether it is scheduled; `None` if nothing was reported.
+    /// Whether it is scheduled; `None` if nothing was reported, or it has no pods yet.
     pub(super) scheduled: Option<bool>,
+    /// Whether it has no pods: its owner has not created them yet.
+    pub(super) is_empty: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
     pub(super) minimum: i64,
@@ -39,7 +41,8 @@ impl Gangs {
     /// Adds a gang that is an object of its own.
     pub(super) fn add(&mut self, gang: Gang) {
         self.scheduled += i64::from(gang.scheduled == Some(true));
-        self.total += 1;
+        // Parts that come later have objects and no pods.
+        self.total += i64::from(!gang.is_empty);
         self.listed.push(gang);
     }
 
@@ -104,13 +107,24 @@ fn gang(name: String, status: &Value, prefix: &str) -> Gang {
     let kind = format!("{prefix}{POD_GROUP_SCHEDULED}");
     let condition = status["conditions"].as_array().into_iter().flatten().find(|one| one["type"] == *kind);
     let text = |field: &str| condition.and_then(|one| one[field].as_str()).unwrap_or_default();
+    let is_empty = text("reason") == reasons::WAITING_FOR_MEMBERS && has_no_members(status, text("message"));
     let scheduled = match text("status") {
         "True" => Some(true),
-        "False" => Some(false),
+        "False" if !is_empty => Some(false),
         _ => None,
     };
     let (reason, message) = (known_reason(text("reason")), text("message").to_owned());
-    Gang { name, group: String::new(), scheduled, reason, message, minimum: 0, succeeded: 0 }
+    Gang { name, group: String::new(), scheduled, is_empty, reason, message, minimum: 0, succeeded: 0 }
+}
+
+/// Whether a group that waits for members has none. Native groups show no counts, but the message says so.
+fn has_no_members(status: &Value, message: &str) -> bool {
+    let subsets = status["subsets"].as_array().into_iter().flatten();
+    let counts: Vec<i64> = subsets.chain([status]).filter_map(|one| one["total"].as_i64()).collect();
+    if counts.is_empty() {
+        return message.starts_with("Waiting for members: 0 of") || message.starts_with("Waiting for members: none");
+    }
+    counts.iter().all(|count| *count == 0)
 }
 
 /// The reasons for which a group can wait.
@@ -151,6 +165,24 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn gang_whose_pods_are_not_created_yet_does_not_wait() {
+        let status = |total: Value, message: &str| {
+            let condition = json!({"type": "PodGroupScheduled", "status": "False", "reason": "WaitingForMembers", "message": message});
+            json!({"subsets": total, "conditions": [condition]})
+        };
+        let of = |status: &Value| gang("g".to_owned(), status, "");
+        let mut gangs = Gangs::default();
+        gangs.add(of(&status(json!([{"total": 0}]), "Waiting for members: 0 of 2 are there.")));
+        gangs.add(of(&status(json!(null), "Waiting for members: 0 of 2 are there.")));
+        assert_eq!((gangs.total, gangs.verdict(1, "gangs")), (0, Verdict::Unknown));
+        gangs.add(Gang { scheduled: Some(true), is_empty: false, ..of(&json!({})) });
+        assert_eq!(gangs.verdict(1, "gangs"), Verdict::Scheduled);
+        let waiting = of(&status(json!([{"total": 1}]), "Waiting for members: 1 of 2 are there."));
+        assert_eq!((waiting.scheduled, waiting.is_empty), (Some(false), false));
+    }
 
     #[test]
     fn long_text_ends_with_a_sentence() {

@@ -59,7 +59,7 @@ fn shortage(set: &JobSet, declared: &job_set::Gangs, gang: &Gang) -> Option<Verd
         let of_job = set.status.replicated_jobs_status.iter().find(|one| one.name == job.name);
         of_job.map_or(0, |one| one.succeeded + one.failed)
     };
-    let (mut members, mut created, mut over) = (gang.succeeded, 0, Vec::new());
+    let (mut members, mut created, mut over) = (gang.succeeded, 0_i64, Vec::new());
     for job in &set.spec.replicated_jobs {
         let Some(scope) = declared.scopes.get(&job.name) else { continue };
         if scope.reference(name, &job.name, "0").group != gang.group {
@@ -69,8 +69,8 @@ fn shortage(set: &JobSet, declared: &job_set::Gangs, gang: &Gang) -> Option<Verd
         // Which of the replicas have ended is not known.
         let jobs = if *scope == Scope::Job { 1 } else { jobs };
         let ended = if *scope == Scope::Job { 0 } else { ended(job) };
-        created += jobs * pods;
-        members += (jobs - ended).max(0) * pods;
+        created = jobs.saturating_mul(pods).saturating_add(created);
+        members = (jobs - ended).max(0).saturating_mul(pods).saturating_add(members);
         if ended > 0 {
             over.push(job.name.as_str());
         }

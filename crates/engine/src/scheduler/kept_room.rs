@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::later_pods::Stage;
+use super::later_pods::{Part, Stage};
 use super::{Engine, Timer};
 use crate::cluster::audit::ensure;
 use crate::cluster::transaction::Transaction;
@@ -18,7 +18,7 @@ use crate::model::group::GroupKey;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::pod::{PodName, PodSpec};
 use crate::placement;
-use crate::queue::Entity;
+use crate::queue::{Entity, QueueState};
 
 /// A namespace may keep room on so many nodes, however few there are in the cluster.
 const NODES_MIN: usize = 16;
@@ -38,6 +38,8 @@ struct KeptRoom {
     group: GroupKey,
     /// When it started; `None` while it waits for its victims.
     started_ms: Option<Millis>,
+    /// Since when it is kept: from the start on, or from the plan on.
+    since_ms: Millis,
     until: Millis,
     parts: Vec<KeptPart>,
 }
@@ -45,6 +47,8 @@ struct KeptRoom {
 #[derive(Clone, Debug)]
 struct KeptPart {
     group: GroupKey,
+    /// How many pods it was to have in all.
+    count: u32,
     stand_ins: Vec<PodId>,
 }
 
@@ -105,38 +109,63 @@ impl Engine {
         self.keep_room(id, stage, places, Some(self.now));
     }
 
-    /// Keeps room in place of what was kept for the family before: once it has started, not more of it and not for longer.
+    /// Whether the room for all later pods can be kept: nothing is evicted for room that others would take.
+    pub(super) fn can_keep(&self, id: GroupId, stage: &Stage, places: &[(ClassId, NodeId)]) -> bool {
+        let Some(family) = self.family_of(id) else { return false };
+        let kept = self.nodes_to_keep(&family, stage, places);
+        let needed: usize = stage.parts.iter().map(|part| part.pods as usize).sum();
+        kept.iter().map(Vec::len).sum::<usize>() == needed
+    }
+
+    /// The nodes on which room may be kept for each part. What a family that has started keeps is not raised.
+    fn nodes_to_keep(&self, family: &GroupKey, stage: &Stage, places: &[(ClassId, NodeId)]) -> Vec<Vec<NodeId>> {
+        if self.has_to_pause(&family.namespace) {
+            return stage.parts.iter().map(|_| Vec::new()).collect();
+        }
+        let former = self.kept_rooms.by_family.get(family).filter(|former| former.started_ms.is_some());
+        let mut nodes: BTreeMap<ClassId, Vec<NodeId>> = BTreeMap::new();
+        for (class, node) in places {
+            nodes.entry(*class).or_default().push(*node);
+        }
+        let mut share = Share::of(self, family);
+        let mut of_part = |part: &Part| {
+            let pods_max = former.map_or(usize::MAX, |former| former.stand_ins_for(&part.group));
+            let found =
+                nodes.get_mut(&part.class).map(|nodes| nodes.split_off(nodes.len().saturating_sub(part.pods as usize)));
+            found.unwrap_or_default().into_iter().take(pods_max).filter(|node| share.takes(*node)).collect()
+        };
+        stage.parts.iter().map(&mut of_part).collect()
+    }
+
+    /// Keeps room in place of what was kept for the family before, not for longer.
     fn keep_room(&mut self, id: GroupId, stage: &Stage, places: &[(ClassId, NodeId)], started_ms: Option<Millis>) {
         let Some(family) = self.family_of(id) else { return };
-        let former = self.remove_room(&family).filter(|former| former.started_ms.is_some());
-        if stage.is_empty() && former.is_some() {
+        let nodes = self.nodes_to_keep(&family, stage, places);
+        let former = self.remove_room(&family);
+        let had_started = former.as_ref().is_some_and(|former| former.started_ms.is_some());
+        if stage.is_empty() && had_started && started_ms.is_some() {
             // Its pods came.
             self.vain_reservations.remove(&family.namespace);
         }
         let until = started_ms.unwrap_or(self.now).saturating_add(self.config.min_resources_held_ms_max);
-        let until = former.as_ref().map_or(until, |former| former.until);
-        if places.is_empty() || until <= self.now || self.has_to_pause(&family.namespace) {
+        // Only the start renews the time of a plan.
+        let renewed = started_ms.is_some() && !had_started;
+        let carried = former.as_ref().filter(|_| !renewed);
+        let (since_ms, until) = carried.map_or((self.now, until), |former| (former.since_ms, former.until));
+        if until <= self.now || nodes.iter().all(Vec::is_empty) {
             return;
         }
-        let mut places = places.to_vec();
-        let mut share = Share::of(self, &family.namespace);
+        let counts = self.cluster.group(id).definition.last().map(|spec| spec.later.concat()).unwrap_or_default();
         let mut parts = Vec::new();
-        for part in &stage.parts {
-            let pods_max = former.as_ref().map_or(usize::MAX, |former| former.stand_ins_for(&part.group));
-            let mut stand_ins = Vec::new();
-            while stand_ins.len() < (part.pods as usize).min(pods_max)
-                && let Some(at) = places.iter().position(|(class, _)| *class == part.class)
-            {
-                let (_, node) = places.swap_remove(at);
-                if share.takes(node) {
-                    stand_ins.push(self.new_stand_in(&family, &part.group, part.class, (id, node)));
-                }
-            }
-            parts.push(KeptPart { group: part.group.clone(), stand_ins });
+        for (part, nodes) in stage.parts.iter().zip(nodes) {
+            let new = |node| self.new_stand_in(&family, &part.group, part.class, (id, node));
+            let stand_ins = nodes.into_iter().map(new).collect();
+            let count = counts.iter().find(|one| one.group == part.group).map_or(0, |one| one.count);
+            parts.push(KeptPart { group: part.group.clone(), count, stand_ins });
         }
         let group = self.cluster.group(id).key.clone();
-        let started_ms = former.map_or(started_ms, |former| former.started_ms);
-        let kept = KeptRoom { group, started_ms, until, parts };
+        let started_ms = former.and_then(|former| former.started_ms).or(started_ms);
+        let kept = KeptRoom { group, started_ms, since_ms, until, parts };
         self.kept_rooms.families.extend(kept.stand_ins().map(|stand_in| (stand_in, family.clone())));
         self.kept_rooms.by_family.insert(family, kept);
         self.set_timer(until, Timer::KeptRoomEnd);
@@ -174,6 +203,10 @@ impl Engine {
                 }
             }
         }
+        if kept.stand_ins().next().is_none() {
+            self.kept_rooms.by_family.remove(&family);
+            self.vain_reservations.remove(&family.namespace);
+        }
         self.remove_stand_ins(used);
     }
 
@@ -198,23 +231,27 @@ impl Engine {
         let missing =
             |group: &GroupKey| counts.get(group).copied().unwrap_or(0).saturating_sub(self.placed_of(group)) as usize;
         let missing: Vec<usize> = kept.parts.iter().map(|part| missing(&part.group)).collect();
+        let is_lowered = kept.parts.iter().any(|part| counts.get(&part.group).copied().unwrap_or(0) < part.count);
         let mut superfluous = Vec::new();
         let Some(kept) = self.kept_rooms.by_family.get_mut(family) else { return };
         for (part, missing) in kept.parts.iter_mut().zip(missing) {
             superfluous.extend(part.stand_ins.drain(missing.min(part.stand_ins.len())..));
         }
-        if kept.started_ms.is_some() && kept.stand_ins().next().is_none() {
-            self.kept_rooms.by_family.remove(family);
-            self.vain_reservations.remove(&family.namespace);
-        }
+        let (started_ms, is_empty) = (kept.started_ms, kept.stand_ins().next().is_none());
         self.remove_stand_ins(superfluous);
+        if is_empty && is_lowered {
+            self.release_room(family);
+        } else if is_empty && started_ms.is_some() {
+            self.kept_rooms.by_family.remove(family);
+        }
     }
 
     /// Room has been kept for long enough.
     pub(super) fn kept_rooms_expired(&mut self) {
         let due = self.kept_rooms.by_family.iter().filter(|(_, kept)| kept.until <= self.now);
-        for family in due.map(|(family, _)| family.clone()).collect::<Vec<_>>() {
-            self.release_room(&family);
+        for (family, since) in due.map(|(family, kept)| (family.clone(), kept.since_ms)).collect::<Vec<_>>() {
+            self.remove_room(&family);
+            self.count_vain(family.namespace, self.now.saturating_sub(since));
         }
     }
 
@@ -234,6 +271,12 @@ impl Engine {
             })?;
             ensure(self.timers.contains(&(kept.until, Timer::KeptRoomEnd)), || {
                 format!("the room of {family} does not lapse")
+            })?;
+        }
+        for id in self.parked_later.keys() {
+            let entry = self.queue.entry(Entity::Group(*id));
+            ensure(entry.is_some_and(|entry| entry.state != QueueState::Held), || {
+                format!("classes are kept for group {id:?}, which does not wait for room")
             })?;
         }
         let listed = by_family.iter().flat_map(|(family, kept)| kept.stand_ins().map(move |pod| (pod, family.clone())));
@@ -292,8 +335,10 @@ struct Share {
 }
 
 impl Share {
-    fn of(engine: &Engine, namespace: &str) -> Self {
-        let rooms = engine.kept_rooms.by_family.iter().filter(|(family, _)| family.namespace == namespace);
+    /// What the other families of a namespace use.
+    fn of(engine: &Engine, family: &GroupKey) -> Self {
+        let is_other = |other: &GroupKey| other != family && other.namespace == family.namespace;
+        let rooms = engine.kept_rooms.by_family.iter().filter(|(other, _)| is_other(other));
         let nodes = rooms.flat_map(|(_, kept)| kept.stand_ins()).filter_map(|pod| engine.cluster.pod(pod).nominated);
         let percent = engine.config.reservation_nodes_percent_max as usize;
         let nodes_max = (engine.cluster.nodes_present() * percent / 100).max(NODES_MIN);

@@ -6,6 +6,7 @@
 //! its pods must fit beside the group. The pods of stages without the group must fit by themselves; as they come only
 //! when others have ended, what they may preempt then does not count. From the start on the room is kept (`kept_room`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Engine;
@@ -24,6 +25,8 @@ use crate::queue::{Entity, QueueState};
 #[derive(Debug, Default)]
 pub(super) struct Stage {
     pub(super) parts: Vec<Part>,
+    /// A part for whose resources there are no names: nothing is known of it.
+    unnamed: Option<(GroupKey, u32)>,
 }
 
 /// Pods of one template.
@@ -37,7 +40,13 @@ pub(super) struct Part {
 
 impl Stage {
     pub(super) fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.parts.is_empty() && self.unnamed.is_none()
+    }
+
+    /// What is lacking whatever the room.
+    pub(super) fn unnamed_gap(&self) -> Option<LaterGap> {
+        let (group, pods) = self.unnamed.as_ref()?;
+        Some(LaterGap { group: group.to_string(), pods: *pods, fit: 0, beside: true })
     }
 
     /// A request together with the pods of the stage.
@@ -113,7 +122,8 @@ impl Engine {
 
     /// The first part of a further stage for which there would be no room. Stages without the group matter only before
     /// anything of the family has started.
-    pub(super) fn further_stage_gap(&mut self, id: GroupId, request: &PlacementRequest) -> Option<LaterGap> {
+    /// The stage is to be released.
+    pub(super) fn further_stage_gap(&mut self, id: GroupId, request: &PlacementRequest) -> Option<(LaterGap, Stage)> {
         let group = self.cluster.group(id);
         let spec = group.definition.current().filter(|_| group.must_fit_later_pods())?;
         let (key, later) = (group.key.clone(), spec.later.clone());
@@ -123,21 +133,32 @@ impl Engine {
             .iter()
             .enumerate()
             .filter(|(index, stage)| Some(*index) != kept && (has(stage, &key) || !has_started));
-        for (_, stage) in further {
+        let further: Vec<&Vec<LaterPods>> = further.map(|(_, stage)| stage).collect();
+        // All of them together cost as much as one attempt.
+        let steps_max = self.steps_max(Entity::Group(id)).div_ceil(further.len().max(1) as u64);
+        for stage in &further {
             let beside = has(stage, &key);
             let stage = self.acquire(id, stage);
-            let gap = self.stage_gap(id, request, &stage, beside);
-            self.release(stage);
-            if gap.is_some() {
-                return gap;
+            if let Some(gap) = self.stage_gap(id, request, (&stage, beside), steps_max) {
+                return Some((gap, stage));
             }
+            self.release(stage);
         }
         None
     }
 
     /// The first part of a stage without room, beside the group or by itself: now, or without what the group may preempt.
-    fn stage_gap(&mut self, id: GroupId, request: &PlacementRequest, stage: &Stage, beside: bool) -> Option<LaterGap> {
-        let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
+    fn stage_gap(
+        &mut self,
+        id: GroupId,
+        request: &PlacementRequest,
+        (stage, beside): (&Stage, bool),
+        steps_max: u64,
+    ) -> Option<LaterGap> {
+        if let Some(gap) = stage.unnamed_gap() {
+            return Some(gap);
+        }
+        let aside = self.set_aside_for(id);
         let all = if beside { stage.added_to(request) } else { stage.request(request.priority) };
         let mut now = view_for_group(&mut self.cluster, request, &aside);
         if placement::place(&mut now, &mut self.cache, &all, steps_max) == Verdict::Placed {
@@ -182,18 +203,23 @@ impl Engine {
     pub(super) fn acquire(&mut self, id: GroupId, stage: &[LaterPods]) -> Stage {
         let group = self.cluster.group(id);
         let (key, waiting) = (group.key.clone(), group.total().waiting);
-        let mut parts = Vec::new();
+        let (mut parts, mut unnamed) = (Vec::new(), None);
         for part in stage {
             let own = if part.group == key { waiting } else { 0 };
             let pods = part.count.saturating_sub(self.placed_of(&part.group).saturating_add(own));
             if pods == 0 {
                 continue;
             }
+            let names = part.class.requests.keys().map(String::as_str);
+            if !self.cluster.resources.has_room_for(names, POD_NAMES_MAX) {
+                unnamed = Some((part.group.clone(), pods));
+                continue;
+            }
             let labels = self.cluster.acquire_labels(&key.namespace, &Arc::default());
             let class = self.cluster.acquire_class(&part.class, labels);
             parts.push(Part { group: part.group.clone(), class, labels, pods });
         }
-        Stage { parts }
+        Stage { parts, unnamed }
     }
 
     /// Releases what a stage has acquired.
@@ -206,10 +232,9 @@ impl Engine {
 
     /// Whether there is room for the names of the resources of its later pods.
     pub(super) fn knows_later_resources(&self, later: &[Vec<LaterPods>]) -> bool {
-        later.iter().flatten().all(|part| {
-            let names = part.class.requests.keys().map(String::as_str);
-            part.class.requests.len() <= NAMES_PER_POD_MAX && self.cluster.resources.has_room_for(names, POD_NAMES_MAX)
-        })
+        let names: BTreeSet<&str> =
+            later.iter().flatten().flat_map(|part| part.class.requests.keys().map(String::as_str)).collect();
+        names.len() <= NAMES_PER_POD_MAX && self.cluster.resources.has_room_for(names.into_iter(), POD_NAMES_MAX)
     }
 
     /// The attempt of a group is over: keeps the classes of its later pods while it is parked with their shapes.
@@ -240,6 +265,14 @@ impl Engine {
         let waiting: Vec<GroupId> = self.parked_later.keys().copied().filter(waits).collect();
         for group in waiting {
             self.queue.activate_parked(Entity::Group(group), self.now);
+        }
+    }
+
+    /// Releases the classes of later pods if the group is not parked any more.
+    pub(super) fn review_parked_later(&mut self, id: GroupId) {
+        let entry = self.queue.entry(Entity::Group(id));
+        if entry.is_none_or(|entry| entry.state == QueueState::Held) {
+            self.unpark_later(id);
         }
     }
 

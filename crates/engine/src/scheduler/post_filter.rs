@@ -48,7 +48,8 @@ impl Engine {
             Subject::Group(key) => {
                 let id = self.cluster.group_id(key).filter(|id| !self.cluster.group(*id).waiting.is_empty())?;
                 let request = self.request(id);
-                if self.further_stage_gap(id, &request).is_some() {
+                if let Some((_, stage)) = self.further_stage_gap(id, &request) {
+                    self.release(stage);
                     Err(NoPlan::LaterPods)
                 } else if self.config.preemption.delayed {
                     let later = self.later_beside(id);
@@ -328,8 +329,16 @@ impl Engine {
         nodes.extend(kept.iter().map(|(_, node)| *node));
         let has_no_victims = plan.units.is_empty() && self.leaving_pods_on(&nodes).is_empty();
         match later {
-            // Later pods alone are no reason to evict, and what has to run beside the group is not evicted for it.
-            Some(_) if plan.places.is_empty() || self.evicts_family(id, &plan) => Err(NoPlan::LaterPods),
+            // Later pods alone are no reason to evict, what has to run beside the group is not evicted for it, and room
+            // that cannot be kept would be taken by others.
+            Some(later)
+                if plan.places.is_empty()
+                    || self.evicts_family(id, &plan)
+                    || later.unnamed_gap().is_some()
+                    || !self.can_keep(id, later, &kept) =>
+            {
+                Err(NoPlan::LaterPods)
+            }
             _ if fits && !(must_fit_more && has_no_victims) => Ok((plan, kept)),
             Some(_) => Err(NoPlan::LaterPods),
             None => Err(NoPlan::MinResources),

@@ -58,6 +58,7 @@ impl Engine {
             self.unpark_later(id);
         } else {
             self.review_known_group(id);
+            self.review_parked_later(id);
         }
         self.review_reservation(id);
         if let Some(family) = family {

@@ -70,15 +70,24 @@ impl Engine {
     pub(super) fn schedule_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         let request = self.request(id);
-        if let Some(gap) = self.further_stage_gap(id, &request) {
-            let lack = Lack { later: Some(gap), ..Lack::default() };
-            // What runs after it does not fit either way: nothing is evicted for it.
-            self.group_unschedulable(id, (&request, None), Verdict::Impossible, (Preemption::LaterPods, lack));
-            self.park_later(id, Some(Stage::default()));
-            return;
+        let beside = self.later_beside(id);
+        let unnamed = beside.as_ref().and_then(Stage::unnamed_gap);
+        let further = if unnamed.is_some() { None } else { self.further_stage_gap(id, &request) };
+        let (gap, later) = match further {
+            Some((gap, stage)) => {
+                beside.into_iter().for_each(|stage| self.release(stage));
+                (Some(gap), Some(stage))
+            }
+            None => (unnamed, beside),
+        };
+        if gap.is_some() {
+            let lack = Lack { later: gap, ..Lack::default() };
+            // What comes later does not fit either way: nothing is evicted for it.
+            let outcome = (Preemption::LaterPods, lack);
+            self.group_unschedulable(id, (&request, later.as_ref()), Verdict::Impossible, outcome);
+        } else {
+            self.schedule_group_beside(id, &request, later.as_ref(), entity);
         }
-        let later = self.later_beside(id);
-        self.schedule_group_beside(id, &request, later.as_ref(), entity);
         self.park_later(id, later);
     }
 

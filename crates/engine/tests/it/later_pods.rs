@@ -7,7 +7,7 @@ use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{GroupPriority, GroupSpec, LaterPods};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::taint::{Effect, Taint, Toleration};
-use muster_engine::{Command, Diagnosis};
+use muster_engine::{Command, Diagnosis, Observation};
 
 use crate::fake_cluster::{FakeCluster, cpus, key};
 
@@ -470,4 +470,96 @@ fn restart_does_not_renew_the_time() {
     assert_eq!(fake.bound_count("single"), 0);
     fake.advance(6 * 60_000);
     assert_eq!(fake.bound_count("single"), 1);
+}
+
+#[test]
+fn nothing_is_evicted_for_room_that_cannot_be_kept() {
+    // The namespace has to pause: its last leader left without its workers.
+    let mut fake = leader_that_preempts(0);
+    fake.advance(60_000);
+    fake.remove("g-leader");
+    fake.advance(1_000);
+    let evicted = fake.evicted().len();
+    assert_eq!(evicted, 4);
+    (0..4).for_each(|number| single(&mut fake, &format!("again{number}"), 0));
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("again"), 4);
+    fake.pod("g-leader-2", "g", 1);
+    fake.advance(30_000);
+    assert_eq!((fake.evicted().len(), fake.bound_count("g-leader-2")), (evicted, 0));
+    fake.advance(600_000);
+    assert_eq!(fake.bound_count("g-leader-2"), 1, "after the pause it preempts again");
+    // A share of the nodes is too little for its workers.
+    let mut fake = FakeCluster::new();
+    (0..30).for_each(|index| fake.node(&format!("n{index}"), 1));
+    (0..30).for_each(|index| _ = fake.pod(&format!("low{index}"), "", 1));
+    fake.settle();
+    let later = vec![vec![part("g", 20, cpus(1))]];
+    fake.put_group(GroupSpec { later, priority: GroupPriority::Own(5), ..GroupSpec::gang(key("g"), 1) });
+    fake.pod("leader", "g", 1);
+    fake.advance(600_000);
+    assert_eq!(fake.evicted(), [""; 0]);
+}
+
+#[test]
+fn lowering_the_count_is_no_way_around_the_pause() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    leader(&mut fake, "g");
+    fake.advance(20 * 60_000);
+    fake.put_group(GroupSpec { later: vec![vec![part("g", 1, gpu_worker())]], ..GroupSpec::gang(key("g"), 1) });
+    fake.remove("g-leader");
+    fake.advance(1_000);
+    leader(&mut fake, "again");
+    fake.advance(10_000);
+    single(&mut fake, "single", 0);
+    fake.advance(10_000);
+    assert_eq!((fake.bound_count("again-leader"), fake.bound_count("single")), (1, 1));
+}
+
+#[test]
+fn node_for_a_later_stage_activates_the_first_one() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    let later = vec![vec![part("prepare", 1, cpus(1))], vec![part("train", 1, gpu_worker())]];
+    fake.put_group(GroupSpec { later, ..GroupSpec::gang(key("prepare"), 1) });
+    fake.pod("pod", "prepare", 1);
+    fake.advance(3_600_000);
+    assert_eq!(fake.bound(), [""; 0]);
+    gpu_node(&mut fake, "gpu", 8);
+    fake.advance(15_000);
+    assert_eq!(fake.bound(), ["pod"]);
+}
+
+#[test]
+fn later_pods_do_not_use_up_the_names_of_resources() {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    let with = |from: usize, count: usize| {
+        let mut class = cpus(1);
+        class.requests.extend((from..from + count).map(|number| (format!("example.com/r{number}"), 1)));
+        class
+    };
+    let group = |name: &str, classes: Vec<ClassSpec>| {
+        let parts = classes.into_iter().map(|class| part(name, 2, class)).collect();
+        GroupSpec { later: vec![parts], ..GroupSpec::gang(key(name), 1) }
+    };
+    let refused = fake
+        .engine
+        .engine()
+        .clone()
+        .observe(fake.now, Observation::GroupSeen(group("x", vec![with(0, 40), with(40, 40)])));
+    assert!(refused.is_err(), "64 names in one group");
+    for number in 0..40 {
+        let name = format!("g{number}");
+        fake.put_group(group(&name, vec![with(number * 60, 60)]));
+        fake.pod(&format!("{name}-leader"), &name, 1);
+    }
+    fake.advance(60_000);
+    assert_eq!(fake.bound(), [""; 0]);
+    gpu_node(&mut fake, "gpu", 8);
+    single(&mut fake, "single", 0);
+    fake.advance(10_000);
+    assert_eq!(fake.bound(), ["single"]);
 }
