@@ -167,7 +167,9 @@ impl Engine {
         drop(now);
         let gone = self.preemptible_or_leaving(id, request.priority);
         let mut without = view_for_group(&mut self.cluster, request, &aside);
-        gone.into_iter().for_each(|pod| without.remove(pod));
+        for pod in gone {
+            without.remove(pod);
+        }
         let start = without.savepoint();
         if placement::place(&mut without, &mut self.cache, &all, steps_max) == Verdict::Placed {
             return None;

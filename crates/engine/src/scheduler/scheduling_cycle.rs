@@ -75,7 +75,9 @@ impl Engine {
         let further = if unnamed.is_some() { None } else { self.further_stage_gap(id, &request) };
         let (gap, later) = match further {
             Some((gap, stage)) => {
-                beside.into_iter().for_each(|stage| self.release(stage));
+                if let Some(beside) = beside {
+                    self.release(beside);
+                }
                 (Some(gap), Some(stage))
             }
             None => (unnamed, beside),
