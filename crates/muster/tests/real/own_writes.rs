@@ -114,7 +114,7 @@ fn refused() -> Vec<Patch> {
     patches.extend(of_status.map(|(pod, body)| (format!("{PODS}/{pod}/status"), STRATEGIC, body)));
     let of_job = [
         json!({"status": {"active": 3}}),
-        condition("Failed", "True", "Other"),
+        condition("example.org/Other", "True", "Other"),
         json!({"metadata": {"labels": {"app": "other"}}}),
         json!({"metadata": {"finalizers": ["example.org/stay"]}}),
     ];
