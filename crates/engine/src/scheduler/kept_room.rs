@@ -249,9 +249,11 @@ impl Engine {
     /// Room has been kept for long enough.
     pub(super) fn kept_rooms_expired(&mut self) {
         let due = self.kept_rooms.by_family.iter().filter(|(_, kept)| kept.until <= self.now);
-        for (family, since) in due.map(|(family, kept)| (family.clone(), kept.since_ms)).collect::<Vec<_>>() {
-            self.remove_room(&family);
-            self.count_vain(family.namespace, self.now.saturating_sub(since));
+        for family in due.map(|(family, _)| family.clone()).collect::<Vec<_>>() {
+            // Also the room of a plan: victims that do not leave must not hold it again and again.
+            if let Some(kept) = self.remove_room(&family).filter(|kept| kept.stand_ins().next().is_some()) {
+                self.count_vain(family.namespace, self.now.saturating_sub(kept.since_ms));
+            }
         }
     }
 
