@@ -21,6 +21,14 @@ fn gpu_node(fake: &mut FakeCluster, name: &str, gpus: i64) {
     });
 }
 
+/// A CPU node, and GPU nodes for a worker each.
+fn with_gpu_nodes(count: usize) -> FakeCluster {
+    let mut fake = FakeCluster::new();
+    fake.node("cpu", 4);
+    (0..count).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    fake
+}
+
 /// A worker of eight GPUs that tolerates GPU nodes.
 fn gpu_worker() -> ClassSpec {
     let mut class = cpus(1);
@@ -66,9 +74,7 @@ fn later_gap(fake: &FakeCluster, group: &str) -> (u32, u32, bool) {
 
 #[test]
 fn leader_waits_for_room_for_its_workers_on_the_nodes_that_they_may_use() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..3).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(3);
     leader(&mut fake, "g");
     fake.settle();
     assert_eq!(fake.bound(), [""; 0]);
@@ -83,9 +89,7 @@ fn leader_waits_for_room_for_its_workers_on_the_nodes_that_they_may_use() {
 
 #[test]
 fn room_for_workers_is_kept_from_single_pods_and_other_groups() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..5).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(5);
     leader(&mut fake, "g");
     fake.settle();
     (0..3).for_each(|number| single(&mut fake, &format!("single{number}"), 0));
@@ -99,9 +103,7 @@ fn room_for_workers_is_kept_from_single_pods_and_other_groups() {
 
 #[test]
 fn room_is_not_kept_from_more_important_pods_nor_forever() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.settle();
     single(&mut fake, "important", 1);
@@ -116,9 +118,7 @@ fn room_is_not_kept_from_more_important_pods_nor_forever() {
 
 #[test]
 fn room_is_free_again_when_the_leader_is_gone_and_its_namespace_has_to_pause() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.advance(60_000);
     single(&mut fake, "single", 0);
@@ -139,9 +139,7 @@ fn room_is_free_again_when_the_leader_is_gone_and_its_namespace_has_to_pause() {
 
 #[test]
 fn room_is_kept_after_a_restart() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.settle();
     assert_eq!(fake.bound(), ["g-leader"]);
@@ -156,9 +154,7 @@ fn room_is_kept_after_a_restart() {
 
 #[test]
 fn workers_that_join_one_by_one_use_the_room_that_is_kept() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.settle();
     single(&mut fake, "single", 0);
@@ -273,9 +269,7 @@ fn min_resources_are_not_counted_beside_later_pods() {
 
 #[test]
 fn stand_ins_are_never_shown() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.settle();
     let names_stand_in = |command: &Command| format!("{command:?}").contains("later pod");
@@ -325,9 +319,7 @@ fn leader_waits_for_the_victims_of_its_workers_on_other_nodes() {
 #[test]
 fn room_is_released_when_the_object_no_longer_names_the_later_pods() {
     for other_family in [false, true] {
-        let mut fake = FakeCluster::new();
-        fake.node("cpu", 4);
-        (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+        let mut fake = with_gpu_nodes(4);
         leader(&mut fake, "g");
         fake.settle();
         single(&mut fake, "single", 0);
@@ -342,9 +334,7 @@ fn room_is_released_when_the_object_no_longer_names_the_later_pods() {
 
 #[test]
 fn room_for_fewer_pods_is_kept_when_the_count_is_lowered() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.settle();
     (0..4).for_each(|number| single(&mut fake, &format!("single{number}"), 0));
@@ -458,9 +448,7 @@ fn leaders_of_many_namespaces_are_tried_when_a_node_for_their_workers_comes() {
 
 #[test]
 fn restart_does_not_renew_the_time() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.settle();
     fake.advance(20 * 60_000);
@@ -503,9 +491,7 @@ fn nothing_is_evicted_for_room_that_cannot_be_kept() {
 
 #[test]
 fn lowering_the_count_is_no_way_around_the_pause() {
-    let mut fake = FakeCluster::new();
-    fake.node("cpu", 4);
-    (0..4).for_each(|number| gpu_node(&mut fake, &format!("gpu{number}"), 8));
+    let mut fake = with_gpu_nodes(4);
     leader(&mut fake, "g");
     fake.advance(20 * 60_000);
     fake.put_group(GroupSpec { later: vec![vec![part("g", 1, gpu_worker())]], ..GroupSpec::gang(key("g"), 1) });
@@ -551,7 +537,8 @@ fn later_pods_do_not_use_up_the_names_of_resources() {
         .clone()
         .observe(fake.now, Observation::GroupSeen(group("x", vec![with(0, 40), with(40, 40)])));
     assert!(refused.is_err(), "64 names in one group");
-    for number in 0..40 {
+    // Without a bound they would fill the table, in which nodes need names too.
+    for number in 0..80 {
         let name = format!("g{number}");
         fake.put_group(group(&name, vec![with(number * 60, 60)]));
         fake.pod(&format!("{name}-leader"), &name, 1);
