@@ -224,7 +224,7 @@ impl Cluster {
         if let Some(group_id) = group {
             let group = self.group_mut(group_id);
             group.members.insert((created_ms, id));
-            *group.priorities.entry(priority).or_default() += 1;
+            group.count_member(priority, true);
             let is_new_attempt = attempt.is_some_and(|attempt| group.add_attempt(&attempt));
             self.count_in(id);
             if is_new_attempt {
@@ -250,16 +250,12 @@ impl Cluster {
             let group = self.group_mut(group_id);
             group.members.remove(&(pod.created_ms, id));
             group.exclusions_changed.remove(&id);
-            if let Some(attempt) = &pod.attempt {
-                group.remove_attempt(attempt);
+            group.count_member(pod.priority, false);
+            if pod.attempt.as_ref().is_some_and(|attempt| group.remove_attempt(attempt)) {
+                self.recount(group_id);
+            } else {
+                self.recount_if_shared_priority_changed(group_id, shared);
             }
-            if let Some(count) = group.priorities.get_mut(&pod.priority) {
-                *count -= 1;
-                if *count == 0 {
-                    group.priorities.remove(&pod.priority);
-                }
-            }
-            self.recount_if_shared_priority_changed(group_id, shared);
         }
         self.release_class(pod.class);
         pod
@@ -583,10 +579,12 @@ impl Cluster {
         group.waiting.clear();
         group.gated.clear();
         group.refused.clear();
+        group.live_priorities.clear();
         let excluded = std::mem::take(&mut group.excluded);
         group.exclusions_changed.extend(excluded.into_keys());
         for (_, member) in members {
-            self.pod_mut(member).counted = Counted::Not;
+            let pod = self.pod_mut(member);
+            (pod.counted, pod.counted_live) = (Counted::Not, false);
             self.count_in(member);
         }
     }
@@ -622,11 +620,18 @@ impl Cluster {
                 Counted::Excluded
             }
         };
-        if self.group(group_id).is_former(id) {
+        let is_former = self.group(group_id).is_former(id);
+        let pod = self.pod_mut(id);
+        if is_former {
             // What it was part of is over.
-            self.pod_mut(id).start_role = StartRole::None;
+            pod.start_role = StartRole::None;
         }
-        self.pod_mut(id).counted = counted;
+        pod.counted = counted;
+        pod.counted_live = pod.state.node().is_some() || (pod.is_pending() && !is_former);
+        if pod.counted_live {
+            let priority = pod.priority;
+            self.group_mut(group_id).count_live(priority, true);
+        }
     }
 
     fn count_out(&mut self, id: PodId) {
@@ -641,6 +646,11 @@ impl Cluster {
             }
             Counted::In { subset, member_state } => group.count(subset, member_state, member, false),
         }
-        self.pod_mut(id).counted = Counted::Not;
+        let pod = self.pod_mut(id);
+        pod.counted = Counted::Not;
+        if std::mem::take(&mut pod.counted_live) {
+            let priority = pod.priority;
+            self.group_mut(group_id).count_live(priority, false);
+        }
     }
 }

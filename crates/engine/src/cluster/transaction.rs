@@ -301,6 +301,7 @@ pub(super) mod tests {
             awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
+            counted_live: false,
         }
     }
 

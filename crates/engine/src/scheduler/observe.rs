@@ -238,6 +238,7 @@ impl Engine {
             awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
+            counted_live: false,
         })
     }
 
