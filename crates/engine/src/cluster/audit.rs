@@ -121,6 +121,11 @@ pub(crate) fn member_counts(cluster: &Cluster) -> Result<(), String> {
     Ok(())
 }
 
+/// What the members of groups with `minResources` take equals a recount.
+pub(crate) fn taken(cluster: &Cluster) -> Result<(), String> {
+    super::taken::audit(cluster)
+}
+
 /// Only waiting pods are nominated, and nodes and pods agree about nominations (part of invariant 5).
 pub(crate) fn nominations(cluster: &Cluster) -> Result<(), String> {
     let mut listed = 0;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::lifecycle::Lifecycle;
 use super::pod::{MemberState, Pod, PodState};
+use super::taken::Taken;
 use crate::model::Millis;
 use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Subset};
 use crate::model::ids::PodId;
@@ -153,6 +154,8 @@ pub(crate) struct Group {
     pub(crate) priorities: BTreeMap<i32, u32>,
     /// The same for those that are pending or hold a node.
     pub(crate) live_priorities: BTreeMap<i32, u32>,
+    /// What its placed members take, if it has `minResources`.
+    pub(crate) taken: Taken,
     /// By the UIDs of owners.
     attempts: BTreeMap<String, Attempts>,
     /// How far it has got.
@@ -205,6 +208,7 @@ impl Group {
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
             live_priorities: BTreeMap::new(),
+            taken: Taken::default(),
             attempts: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
             owner: None,

@@ -19,6 +19,7 @@ mod nodes;
 pub(crate) mod pod;
 pub(crate) mod profile;
 mod steps;
+mod taken;
 pub(crate) mod topology;
 pub(crate) mod transaction;
 
@@ -41,6 +42,7 @@ use node::{Node, NominatedLoad};
 use pod::{Counted, Pod, PodState, StartRole};
 use profile::ProfileRules;
 use steps::StepCounter;
+use taken::Taken;
 use topology::{Presence, Topology};
 
 /// The state of the cluster.
@@ -61,6 +63,8 @@ pub(crate) struct Cluster {
     starting: BTreeSet<NodeId>,
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
+    /// Groups with placed members that take less than their `minResources`.
+    debtors: BTreeSet<GroupId>,
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) topology: Topology,
@@ -568,6 +572,7 @@ impl Cluster {
         }
         let group = self.groups.remove(id.0).expect("a group in use exists");
         self.groups_by_key.remove(&group.key);
+        self.debtors.remove(&id);
         true
     }
 
@@ -580,13 +585,15 @@ impl Cluster {
         group.gated.clear();
         group.refused.clear();
         group.live_priorities.clear();
+        group.taken = Taken::default();
         let excluded = std::mem::take(&mut group.excluded);
         group.exclusions_changed.extend(excluded.into_keys());
         for (_, member) in members {
             let pod = self.pod_mut(member);
-            (pod.counted, pod.counted_live) = (Counted::Not, false);
+            (pod.counted, pod.counted_live, pod.counted_taking) = (Counted::Not, false, false);
             self.count_in(member);
         }
+        self.list_if_debtor(id);
     }
 
     fn recount_if_shared_priority_changed(&mut self, group: GroupId, before: Option<i32>) {
@@ -632,9 +639,11 @@ impl Cluster {
             let priority = pod.priority;
             self.group_mut(group_id).count_live(priority, true);
         }
+        self.update_taken(id);
     }
 
     fn count_out(&mut self, id: PodId) {
+        self.remove_taken(id);
         let pod = self.pod(id);
         let (Some(group_id), counted, member) = (pod.group, pod.counted, (pod.created_ms, id)) else { return };
         let group = self.group_mut(group_id);

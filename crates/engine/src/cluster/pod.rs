@@ -130,6 +130,8 @@ pub(crate) struct Pod {
     pub(crate) counted: Counted,
     /// Whether its group counts it as pending or on a node.
     pub(crate) counted_live: bool,
+    /// Whether what it requests is part of what its group takes of its `minResources`.
+    pub(crate) counted_taking: bool,
 }
 
 /// An eviction by preemption.

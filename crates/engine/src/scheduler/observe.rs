@@ -239,6 +239,7 @@ impl Engine {
             bind: None,
             counted: Counted::Not,
             counted_live: false,
+            counted_taking: false,
         })
     }
 

@@ -196,7 +196,7 @@ impl Engine {
             if self.queue.entry(Entity::Group(id)).is_none_or(|entry| entry.awaited_victims.is_none()) {
                 group.lowest_victim = None;
             }
-            group.min_resources_at_start = group.definition.current().map(|spec| spec.min_resources.clone());
+            self.cluster.record_min_resources_at_start(id);
             self.start_attempt(id, quorum);
             self.limit_deadline_by_members(id);
         } else if let Some(attempt) = group.lifecycle.attempt_mut() {
