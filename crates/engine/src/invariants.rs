@@ -15,6 +15,7 @@ pub fn check(engine: &Engine) -> Result<(), String> {
     audit::ledger(&engine.cluster)?;
     audit::topology(&engine.cluster)?;
     audit::member_counts(&engine.cluster)?;
+    audit::taken(&engine.cluster)?;
     audit::nominations(&engine.cluster)?;
     audit::starts(&engine.cluster)?;
     no_pod_is_lost(engine)?;

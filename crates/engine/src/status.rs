@@ -366,6 +366,6 @@ fn priority_mismatch<'e>(cluster: &'e Cluster, group: &'e Group) -> Option<Prior
     let mut differing = pods(cluster, group).filter(|pod| pod.priority != own).peekable();
     let first = *differing.peek()?;
     let (example, example_priority) = (&first.id, first.priority);
-    let capped = group.lowest_member_priority().filter(|lowest| cluster.group_priority_capped && *lowest < own);
+    let capped = group.lowest_live_priority().filter(|lowest| cluster.group_priority_capped && *lowest < own);
     Some(PriorityMismatch { own, capped, pods: differing.count(), example, example_priority })
 }

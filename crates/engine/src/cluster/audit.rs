@@ -70,8 +70,13 @@ pub(crate) fn member_counts(cluster: &Cluster) -> Result<(), String> {
         let (mut waiting, mut gated, mut refused, mut excluded) = (0, 0, 0, 0);
         let members = cluster.pods().filter(|(_, pod)| pod.group == Some(id));
         let mut members_seen = 0;
+        let (mut priorities, mut live_priorities) = (BTreeMap::new(), BTreeMap::new());
         for (pod_id, pod) in members {
             members_seen += 1;
+            *priorities.entry(pod.priority).or_default() += 1;
+            if pod.state.node().is_some() || (pod.is_pending() && !group.is_former(pod_id)) {
+                *live_priorities.entry(pod.priority).or_default() += 1;
+            }
             ensure(group.members.contains(&(pod.created_ms, pod_id)), || {
                 format!("{}: not a member of {}", pod.id, group.key)
             })?;
@@ -107,11 +112,18 @@ pub(crate) fn member_counts(cluster: &Cluster) -> Result<(), String> {
             && waiting == group.waiting.len()
             && gated == group.gated.len()
             && refused == group.refused.len()
-            && excluded == group.excluded.len();
+            && excluded == group.excluded.len()
+            && priorities == group.priorities
+            && live_priorities == group.live_priorities;
         ensure(same, || format!("group {}: member counts {:?}, recount {counted:?}", group.key, group.member_counts))?;
         ensure(!group.is_unused(), || format!("group {}: kept although unused", group.key))?;
     }
     Ok(())
+}
+
+/// What the members of groups with `minResources` take equals a recount.
+pub(crate) fn taken(cluster: &Cluster) -> Result<(), String> {
+    super::taken::audit(cluster)
 }
 
 /// Only waiting pods are nominated, and nodes and pods agree about nominations (part of invariant 5).

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::lifecycle::Lifecycle;
 use super::pod::{MemberState, Pod, PodState};
+use super::taken::Taken;
 use crate::model::Millis;
 use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Subset};
 use crate::model::ids::PodId;
@@ -74,14 +75,8 @@ pub(crate) enum Exclusion {
     Former,
 }
 
-/// The attempts of one owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Attempts {
-    /// The latest of which a member was seen.
-    latest: u32,
-    /// How many members of this owner there are.
-    members: u32,
-}
+/// How many members there are of each attempt of one owner.
+type Attempts = BTreeMap<u32, u32>;
 
 /// What the object of a group says.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -157,6 +152,10 @@ pub(crate) struct Group {
     pub(crate) member_counts: Vec<MemberCounts>,
     /// How many members have which priority.
     pub(crate) priorities: BTreeMap<i32, u32>,
+    /// The same for those that are pending or hold a node.
+    pub(crate) live_priorities: BTreeMap<i32, u32>,
+    /// What its placed members take, if it has `minResources`.
+    pub(crate) taken: Taken,
     /// By the UIDs of owners.
     attempts: BTreeMap<String, Attempts>,
     /// How far it has got.
@@ -208,6 +207,8 @@ impl Group {
             exclusions_changed: BTreeSet::new(),
             member_counts: vec![MemberCounts::default()],
             priorities: BTreeMap::new(),
+            live_priorities: BTreeMap::new(),
+            taken: Taken::default(),
             attempts: BTreeMap::new(),
             lifecycle: Lifecycle::default(),
             owner: None,
@@ -351,11 +352,12 @@ impl Group {
         total.placed() == 0 || (total.assumed + total.bound == 0 && !self.scheduled_at_least(&self.quorum()))
     }
 
-    /// The group's priority, by the rule of its API; its own counts only up to the lowest of its members if it is capped.
+    /// The group's priority, by the rule of its API; its own counts only up to the lowest of its live members if it is
+    /// capped.
     pub(crate) fn priority(&self, capped: bool, oldest_member: impl FnOnce() -> Option<i32>) -> i32 {
         match self.definition.last().map(|spec| spec.priority) {
             Some(GroupPriority::Own(priority)) => {
-                let lowest = self.lowest_member_priority().filter(|_| capped);
+                let lowest = self.lowest_live_priority().filter(|_| capped);
                 lowest.map_or(priority, |lowest| lowest.min(priority))
             }
             Some(GroupPriority::SharedByMembers) => oldest_member().unwrap_or(0),
@@ -372,6 +374,11 @@ impl Group {
     /// The lowest priority among its members.
     pub(crate) fn lowest_member_priority(&self) -> Option<i32> {
         self.priorities.keys().next().copied()
+    }
+
+    /// The lowest priority among its members that are pending or hold a node.
+    pub(crate) fn lowest_live_priority(&self) -> Option<i32> {
+        self.live_priorities.keys().next().copied()
     }
 
     /// The subset of a member, or why it is excluded. No member is excluded before the object is seen, and no placed
@@ -399,10 +406,12 @@ impl Group {
     }
 
     fn has_later_attempt(&self, pod: &Pod) -> bool {
-        let is_earlier = |attempt: &OwnerAttempt| {
-            self.attempts.get(&attempt.owner).is_some_and(|attempts| attempt.number < attempts.latest)
-        };
-        pod.attempt.as_ref().is_some_and(is_earlier)
+        pod.attempt.as_ref().is_some_and(|attempt| self.latest_attempt(&attempt.owner) > Some(attempt.number))
+    }
+
+    /// The latest attempt of an owner of which there is a member.
+    fn latest_attempt(&self, owner: &str) -> Option<u32> {
+        self.attempts.get(owner)?.last_key_value().map(|(number, _)| *number)
     }
 
     fn has_other_owner(&self, pod: &Pod) -> bool {
@@ -412,22 +421,27 @@ impl Group {
 
     /// A member of this attempt is new. Returns whether those of an earlier one do not count any more.
     pub(crate) fn add_attempt(&mut self, attempt: &OwnerAttempt) -> bool {
-        let first = Attempts { latest: attempt.number, members: 0 };
-        let attempts = self.attempts.entry(attempt.owner.clone()).or_insert(first);
-        attempts.members += 1;
-        let is_later = attempt.number > attempts.latest;
-        attempts.latest = attempts.latest.max(attempt.number);
-        is_later
+        let former = self.latest_attempt(&attempt.owner);
+        let attempts = self.attempts.entry(attempt.owner.clone()).or_default();
+        *attempts.entry(attempt.number).or_default() += 1;
+        former.is_some_and(|former| former < attempt.number)
     }
 
-    /// A member of this attempt is gone.
-    pub(crate) fn remove_attempt(&mut self, attempt: &OwnerAttempt) {
-        if let Some(attempts) = self.attempts.get_mut(&attempt.owner) {
-            attempts.members -= 1;
-            if attempts.members == 0 {
-                self.attempts.remove(&attempt.owner);
-            }
+    /// A member of this attempt is gone. Returns whether those of an earlier one count again: a pod with a wrong number
+    /// must not keep its group out for longer than it exists.
+    pub(crate) fn remove_attempt(&mut self, attempt: &OwnerAttempt) -> bool {
+        let former = self.latest_attempt(&attempt.owner);
+        let Some(attempts) = self.attempts.get_mut(&attempt.owner) else { return false };
+        let members = attempts.get_mut(&attempt.number).expect("a member of this attempt was counted");
+        *members -= 1;
+        if *members == 0 {
+            attempts.remove(&attempt.number);
         }
+        if attempts.is_empty() {
+            self.attempts.remove(&attempt.owner);
+            return false;
+        }
+        self.latest_attempt(&attempt.owner) != former
     }
 
     /// Adds one member to the counts of its state, or removes it.
@@ -450,6 +464,16 @@ impl Group {
         }
     }
 
+    /// Counts the priority of one member that is pending or holds a node, or removes it.
+    pub(crate) fn count_live(&mut self, priority: i32, into: bool) {
+        count_priority(&mut self.live_priorities, priority, into);
+    }
+
+    /// Counts the priority of one member, or removes it.
+    pub(crate) fn count_member(&mut self, priority: i32, into: bool) {
+        count_priority(&mut self.priorities, priority, into);
+    }
+
     /// The object is gone or cannot be used any more. What it said holds while members have nodes.
     pub(crate) fn withdraw_definition(&mut self) {
         self.definition.withdraw();
@@ -459,6 +483,18 @@ impl Group {
     /// Whether the group has neither object nor members.
     pub(crate) fn is_unused(&self) -> bool {
         self.definition.current().is_none() && self.members.is_empty()
+    }
+}
+
+fn count_priority(priorities: &mut BTreeMap<i32, u32>, priority: i32, into: bool) {
+    let count = priorities.entry(priority).or_default();
+    if into {
+        *count += 1;
+    } else {
+        *count -= 1;
+    }
+    if *count == 0 {
+        priorities.remove(&priority);
     }
 }
 

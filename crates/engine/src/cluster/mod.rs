@@ -19,6 +19,7 @@ mod nodes;
 pub(crate) mod pod;
 pub(crate) mod profile;
 mod steps;
+mod taken;
 pub(crate) mod topology;
 pub(crate) mod transaction;
 
@@ -41,6 +42,7 @@ use node::{Node, NominatedLoad};
 use pod::{Counted, Pod, PodState, StartRole};
 use profile::ProfileRules;
 use steps::StepCounter;
+use taken::Taken;
 use topology::{Presence, Topology};
 
 /// The state of the cluster.
@@ -61,6 +63,8 @@ pub(crate) struct Cluster {
     starting: BTreeSet<NodeId>,
     groups: Slab<Group>,
     groups_by_key: BTreeMap<GroupKey, GroupId>,
+    /// Groups with placed members that take less than their `minResources`.
+    debtors: BTreeSet<GroupId>,
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) topology: Topology,
@@ -224,7 +228,7 @@ impl Cluster {
         if let Some(group_id) = group {
             let group = self.group_mut(group_id);
             group.members.insert((created_ms, id));
-            *group.priorities.entry(priority).or_default() += 1;
+            group.count_member(priority, true);
             let is_new_attempt = attempt.is_some_and(|attempt| group.add_attempt(&attempt));
             self.count_in(id);
             if is_new_attempt {
@@ -250,16 +254,12 @@ impl Cluster {
             let group = self.group_mut(group_id);
             group.members.remove(&(pod.created_ms, id));
             group.exclusions_changed.remove(&id);
-            if let Some(attempt) = &pod.attempt {
-                group.remove_attempt(attempt);
+            group.count_member(pod.priority, false);
+            if pod.attempt.as_ref().is_some_and(|attempt| group.remove_attempt(attempt)) {
+                self.recount(group_id);
+            } else {
+                self.recount_if_shared_priority_changed(group_id, shared);
             }
-            if let Some(count) = group.priorities.get_mut(&pod.priority) {
-                *count -= 1;
-                if *count == 0 {
-                    group.priorities.remove(&pod.priority);
-                }
-            }
-            self.recount_if_shared_priority_changed(group_id, shared);
         }
         self.release_class(pod.class);
         pod
@@ -572,6 +572,7 @@ impl Cluster {
         }
         let group = self.groups.remove(id.0).expect("a group in use exists");
         self.groups_by_key.remove(&group.key);
+        self.debtors.remove(&id);
         true
     }
 
@@ -583,12 +584,16 @@ impl Cluster {
         group.waiting.clear();
         group.gated.clear();
         group.refused.clear();
+        group.live_priorities.clear();
+        group.taken = Taken::default();
         let excluded = std::mem::take(&mut group.excluded);
         group.exclusions_changed.extend(excluded.into_keys());
         for (_, member) in members {
-            self.pod_mut(member).counted = Counted::Not;
+            let pod = self.pod_mut(member);
+            (pod.counted, pod.counted_live, pod.counted_taking) = (Counted::Not, false, false);
             self.count_in(member);
         }
+        self.list_if_debtor(id);
     }
 
     fn recount_if_shared_priority_changed(&mut self, group: GroupId, before: Option<i32>) {
@@ -622,14 +627,23 @@ impl Cluster {
                 Counted::Excluded
             }
         };
-        if self.group(group_id).is_former(id) {
+        let is_former = self.group(group_id).is_former(id);
+        let pod = self.pod_mut(id);
+        if is_former {
             // What it was part of is over.
-            self.pod_mut(id).start_role = StartRole::None;
+            pod.start_role = StartRole::None;
         }
-        self.pod_mut(id).counted = counted;
+        pod.counted = counted;
+        pod.counted_live = pod.state.node().is_some() || (pod.is_pending() && !is_former);
+        if pod.counted_live {
+            let priority = pod.priority;
+            self.group_mut(group_id).count_live(priority, true);
+        }
+        self.update_taken(id);
     }
 
     fn count_out(&mut self, id: PodId) {
+        self.remove_taken(id);
         let pod = self.pod(id);
         let (Some(group_id), counted, member) = (pod.group, pod.counted, (pod.created_ms, id)) else { return };
         let group = self.group_mut(group_id);
@@ -641,6 +655,11 @@ impl Cluster {
             }
             Counted::In { subset, member_state } => group.count(subset, member_state, member, false),
         }
-        self.pod_mut(id).counted = Counted::Not;
+        let pod = self.pod_mut(id);
+        pod.counted = Counted::Not;
+        if std::mem::take(&mut pod.counted_live) {
+            let priority = pod.priority;
+            self.group_mut(group_id).count_live(priority, false);
+        }
     }
 }

@@ -128,6 +128,10 @@ pub(crate) struct Pod {
     pub(crate) bind: Option<Box<Bind>>,
     /// How its group counts it.
     pub(crate) counted: Counted,
+    /// Whether its group counts it as pending or on a node.
+    pub(crate) counted_live: bool,
+    /// Whether what it requests is part of what its group takes of its `minResources`.
+    pub(crate) counted_taking: bool,
 }
 
 /// An eviction by preemption.
@@ -212,6 +216,11 @@ impl Pod {
     /// Whether the pod is terminating, being evicted, or being deleted to roll back its bind.
     pub(crate) fn is_leaving(&self) -> bool {
         self.terminating || self.rolling_back || self.eviction.is_some()
+    }
+
+    /// Whether it may still be placed.
+    pub(crate) fn is_pending(&self) -> bool {
+        self.state == PodState::Waiting && !self.is_leaving()
     }
 
     /// Until when a placed pod cannot be evicted, and with it no group that is evicted as a whole; `None` if it does not

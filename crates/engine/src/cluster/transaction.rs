@@ -50,7 +50,7 @@ impl<'a> Transaction<'a> {
     pub(crate) fn place(&mut self, pod: PodId, node: NodeId) {
         assert_eq!(self.cluster.pod(pod).state, PodState::Waiting, "only a waiting pod can be placed");
         self.cluster.add_to_node(pod, node);
-        self.cluster.pod_mut(pod).state = PodState::Assumed(node);
+        self.cluster.try_state(pod, PodState::Assumed(node));
         self.log.push(Undo::Placed { pod, node });
     }
 
@@ -66,7 +66,7 @@ impl<'a> Transaction<'a> {
         let state = self.cluster.pod(pod).state;
         let node = state.node().expect("only a placed pod can be removed");
         let place = self.cluster.remove_from_node(pod, node);
-        self.cluster.pod_mut(pod).state = PodState::Waiting;
+        self.cluster.try_state(pod, PodState::Waiting);
         self.log.push(Undo::Removed { pod, state, node, place });
     }
 
@@ -74,7 +74,7 @@ impl<'a> Transaction<'a> {
     pub(crate) fn restore(&mut self, pod: PodId, node: NodeId) {
         assert_eq!(self.cluster.pod(pod).state, PodState::Waiting, "only a removed pod can be restored");
         self.cluster.add_to_node(pod, node);
-        self.cluster.pod_mut(pod).state = PodState::Bound(node);
+        self.cluster.try_state(pod, PodState::Bound(node));
         self.log.push(Undo::Restored { pod, node });
     }
 
@@ -125,14 +125,14 @@ impl<'a> Transaction<'a> {
             match self.log.pop().expect("longer than the savepoint") {
                 Undo::Placed { pod, node } | Undo::Restored { pod, node } => {
                     self.cluster.remove_from_node(pod, node);
-                    self.cluster.pod_mut(pod).state = PodState::Waiting;
+                    self.cluster.try_state(pod, PodState::Waiting);
                 }
                 Undo::Occupied { class, node } => self.cluster.change_load(node, class, false),
                 Undo::Removed { pod, state, node, place } => {
                     self.cluster.add_to_node(pod, node);
                     let pods = &mut self.cluster.nodes.get_mut(node.0).expect("a pod's node exists").pods;
                     pods[place..].rotate_right(1);
-                    self.cluster.pod_mut(pod).state = state;
+                    self.cluster.try_state(pod, state);
                 }
                 Undo::ReservationLifted { node, priority } => self.cluster.set_reservation(node, Some(priority)),
                 Undo::AffinityMatchAssumed { class, node } => self.cluster.assume_affinity_match(class, node, false),
@@ -181,7 +181,7 @@ impl<'a> Transaction<'a> {
             self.rollback_to(Savepoint(0));
             for (pod, node) in &placed {
                 self.cluster.add_to_node(*pod, *node);
-                self.cluster.pod_mut(*pod).state = PodState::Assumed(*node);
+                self.cluster.try_state(*pod, PodState::Assumed(*node));
             }
         }
         for (pod, _) in &placed {
@@ -213,13 +213,20 @@ pub(super) mod tests {
     use crate::cluster::audit;
     use crate::cluster::pod::{Awaited, Counted, Pod, StartRole};
     use crate::model::class::ClassSpec;
+    use crate::model::group::{GroupKey, GroupSpec};
     use crate::model::node::NodeSpec;
     use crate::model::pod::{Lifetime, PodName};
     use crate::model::port::{HostPort, Protocol};
 
-    /// Three nodes; six pods of two classes, some placed, some nominated.
-    fn cluster() -> Cluster {
+    /// Three nodes; six pods of two classes, some placed, some nominated; if wanted, in a group with `minResources`.
+    fn cluster(grouped: bool) -> Cluster {
         let mut cluster = Cluster::default();
+        let group = grouped.then(|| {
+            let id = cluster.ensure_group(&GroupKey::default());
+            let min_resources = [("cpu".to_owned(), 4000), ("example.com/gpu".to_owned(), 7)].into();
+            cluster.set_group(id, GroupSpec { min_resources, ..GroupSpec::gang(GroupKey::default(), 1) });
+            id
+        });
         for name in ["n0", "n1", "n2"] {
             let allocatable = [("cpu".to_owned(), 8000), ("example.com/gpu".to_owned(), 8), ("pods".to_owned(), 9)];
             cluster.set_node(&NodeSpec { name: name.into(), allocatable: allocatable.into(), ..NodeSpec::default() });
@@ -238,7 +245,7 @@ pub(super) mod tests {
             };
             let labels = cluster.acquire_labels("", &Arc::default());
             let class = cluster.acquire_class(&Arc::new(spec), labels);
-            let id = cluster.add_pod(pod(number, class, labels));
+            let id = cluster.add_pod(Pod { group, ..pod(number, class, labels) });
             match number {
                 0..=1 => cluster.set_state(id, PodState::Bound(NodeId(number))),
                 2 => cluster.set_state(id, PodState::Assumed(NodeId(0))),
@@ -257,6 +264,7 @@ pub(super) mod tests {
             && one.nodes_by_name == other.nodes_by_name
             && one.pods_by_uid == other.pods_by_uid
             && one.groups_by_key == other.groups_by_key
+            && one.debtors == other.debtors
             && one.nodes_present == other.nodes_present
             && one.budgets == other.budgets
             && one.topology == other.topology
@@ -301,6 +309,8 @@ pub(super) mod tests {
             awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
+            counted_live: false,
+            counted_taking: false,
         }
     }
 
@@ -327,12 +337,13 @@ pub(super) mod tests {
     proptest! {
         #[test]
         fn dropped_transaction_leaves_no_changes(acts in prop::collection::vec((0_u8..7, 0_u32..6, 0_u32..3), 0..40)) {
-            let mut cluster = cluster();
+            let mut cluster = cluster(true);
             let before = cluster.clone();
             let mut savepoints = Vec::new();
             let mut transaction = Transaction::new(&mut cluster);
             for (kind, pod, node) in acts {
                 act(&mut transaction, &mut savepoints, kind, pod, node);
+                prop_assert_eq!(audit::taken(transaction.cluster()), Ok(()));
             }
             drop(transaction);
             prop_assert!(same_state(&cluster, &before));
@@ -341,7 +352,7 @@ pub(super) mod tests {
 
         #[test]
         fn committed_transaction_keeps_only_its_placements(acts in prop::collection::vec((0_u8..6, 0_u32..6, 0_u32..3), 0..40)) {
-            let mut cluster = cluster();
+            let mut cluster = cluster(false);
             let before = cluster.clone();
             let mut savepoints = Vec::new();
             let mut transaction = Transaction::new(&mut cluster);

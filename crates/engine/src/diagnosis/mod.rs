@@ -45,7 +45,7 @@ pub enum Diagnosis {
         /// The error.
         message: String,
     },
-    /// The start of a gang was not confirmed in time.
+    /// The start of a group was not confirmed in time, or its victims have not left in time.
     TimedOut {
         /// The minimum.
         minimum: u32,
@@ -57,6 +57,9 @@ pub enum Diagnosis {
         rolled_back: u32,
         /// Bound members that stay because no controller recreates them.
         kept: u32,
+        /// The victims that it has waited for, if its room was not free in time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        victims: Option<Box<Victims>>,
     },
     /// A gang that had started lost members and is below its minimum.
     Degraded {
@@ -412,6 +415,11 @@ pub enum Preemption {
     Delayed {
         /// The delay.
         delay_ms: u64,
+    },
+    /// The victims of an earlier plan did not leave in time, and nothing more is evicted for a while.
+    TimedOut {
+        /// For how long.
+        pause_ms: u64,
     },
 }
 

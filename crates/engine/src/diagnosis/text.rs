@@ -216,13 +216,18 @@ impl Display for Victims {
         if let Some(within_ms) = self.within_ms.filter(|_| self.overdue.is_empty()) {
             write!(f, " The last of them was given {} s to leave.", within_ms.div_ceil(1000))?;
         }
-        if !self.overdue.is_empty() {
-            write!(f, " They should be gone and are not: {}.", self.overdue.join(", "))?;
+        self.write_overdue(f)?;
+        let Some(failing) = &self.failing else { return Ok(()) };
+        write!(f, " Evictions fail and are retried, for example that of {failing}.")
+    }
+}
+
+impl Victims {
+    fn write_overdue(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.overdue.is_empty() {
+            return Ok(());
         }
-        if let Some(failing) = &self.failing {
-            write!(f, " Evictions fail and are retried, for example that of {failing}.")?;
-        }
-        Ok(())
+        write!(f, " They should be gone and are not: {}.", self.overdue.join(", "))
     }
 }
 
@@ -258,6 +263,10 @@ impl Display for Preemption {
             Self::Delayed { delay_ms } => {
                 write!(f, " It preempts once it has waited {} s.", delay_ms.div_ceil(1000))
             }
+            Self::TimedOut { pause_ms } => {
+                write!(f, " No more pods are evicted for it for {} s: ", pause_ms.div_ceil(1000))?;
+                f.write_str("others that had to leave for it did not leave in time.")
+            }
         }
     }
 }
@@ -281,7 +290,14 @@ impl Display for Diagnosis {
             Self::GroupUnschedulable(shortfall) => shortfall.fmt(f),
             Self::WaitingForVictims(victims) => victims.fmt(f),
             Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
-            Self::TimedOut { minimum, scheduled, rolled_back, kept } => {
+            Self::TimedOut { victims: Some(victims), .. } => {
+                f.write_str(
+                    "The group did not start in time: pods have not left, and no place is kept free any more.",
+                )?;
+                victims.write_overdue(f)?;
+                victims.failing.as_ref().map_or(Ok(()), |failing| write!(f, " An eviction failed: {failing}."))
+            }
+            Self::TimedOut { minimum, scheduled, rolled_back, kept, victims: None } => {
                 write!(f, "The group did not start in time: {scheduled} of {minimum} pods were bound. ")?;
                 write!(f, "{rolled_back} are rolled back")?;
                 if *kept > 0 {
@@ -370,7 +386,8 @@ mod tests {
 
     #[test]
     fn parts_that_do_not_apply_are_omitted() {
-        let timed_out = |kept| Diagnosis::TimedOut { minimum: 3, scheduled: 2, rolled_back: 2, kept }.to_string();
+        let timed_out =
+            |kept| Diagnosis::TimedOut { minimum: 3, scheduled: 2, rolled_back: 2, kept, victims: None }.to_string();
         assert_eq!(timed_out(0), "The group did not start in time: 2 of 3 pods were bound. 2 are rolled back.");
         assert!(timed_out(1).ends_with("2 are rolled back, 1 stay because no controller would recreate them."));
         let closest = |rejections| Closest { node: "n0".into(), lacks: vec![], rejections }.to_string();

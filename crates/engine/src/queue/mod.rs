@@ -76,6 +76,14 @@ pub(crate) struct Entry {
     pub(crate) expired_reservations: u32,
     /// The victims that it waits for, while its plan holds.
     pub(crate) awaited_victims: Option<Box<Victims>>,
+    /// Since when it waits for victims.
+    pub(crate) waits_since: Option<Millis>,
+    /// How many of its waits for victims took too long, since it was last placed.
+    pub(crate) overlong_waits: u32,
+    /// The pause after the last of them.
+    pub(crate) eviction_pause_ms: Millis,
+    /// When that pause ends.
+    pub(crate) evicts_not_before: Millis,
     /// Whether it lacks capacity that draining nodes could provide, so that a reservation might help.
     pub(crate) may_reserve: bool,
 }
@@ -132,6 +140,10 @@ impl Queue {
                     unschedulable_since: None,
                     expired_reservations: 0,
                     awaited_victims: None,
+                    waits_since: None,
+                    overlong_waits: 0,
+                    eviction_pause_ms: 0,
+                    evicts_not_before: 0,
                     may_reserve: false,
                 };
                 self.entries.insert(entity, entry);
@@ -186,7 +198,37 @@ impl Queue {
     /// Sets the victims that an entity waits for.
     pub(crate) fn set_awaited_victims(&mut self, entity: Entity, awaited_victims: Option<Box<Victims>>) {
         if let Some(entry) = self.entries.get_mut(&entity) {
+            entry.waits_since.take_if(|_| awaited_victims.is_none());
             entry.awaited_victims = awaited_victims;
+        }
+    }
+
+    /// An entity waits for victims, at the latest from now on.
+    pub(crate) fn begin_wait(&mut self, entity: Entity, now: Millis) {
+        if let Some(entry) = self.entries.get_mut(&entity) {
+            entry.waits_since.get_or_insert(now);
+        }
+    }
+
+    /// Counts a wait for victims that took too long; returns the count.
+    pub(crate) fn count_overlong_wait(&mut self, entity: Entity) -> u32 {
+        let Some(entry) = self.entries.get_mut(&entity) else { return 0 };
+        entry.overlong_waits = entry.overlong_waits.saturating_add(1);
+        entry.overlong_waits
+    }
+
+    /// No pods are evicted for an entity during a pause.
+    pub(crate) fn pause_evictions(&mut self, entity: Entity, pause_ms: Millis, now: Millis) {
+        if let Some(entry) = self.entries.get_mut(&entity) {
+            entry.eviction_pause_ms = pause_ms;
+            entry.evicts_not_before = now.saturating_add(pause_ms);
+        }
+    }
+
+    /// An entity was placed: its waits for victims do not count any more.
+    pub(crate) fn forget_overlong_waits(&mut self, entity: Entity) {
+        if let Some(entry) = self.entries.get_mut(&entity) {
+            (entry.overlong_waits, entry.evicts_not_before) = (0, 0);
         }
     }
 

@@ -157,7 +157,7 @@ impl Engine {
         group.repair_not_before = now.saturating_add(pause);
     }
 
-    fn count_failure(&mut self, entity: Entity, size: usize) {
+    pub(super) fn count_failure(&mut self, entity: Entity, size: usize) {
         if self.queue.entry(entity).is_some() {
             let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
             self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, size));
@@ -208,7 +208,7 @@ impl Engine {
         }
         self.cluster.group_mut(id).lifecycle.apply(Cause::DeadlinePassed { kept: stays });
         let entity = Entity::Group(id);
-        self.report_group(id, Diagnosis::TimedOut { minimum, scheduled, rolled_back, kept }, Vec::new());
+        self.report_group(id, Diagnosis::TimedOut { minimum, scheduled, rolled_back, kept, victims: None }, Vec::new());
         self.count_failure(entity, self.cluster.group(id).members.len());
         if self.queue.entry(entity).is_some() {
             self.queue.move_to(entity, QueueState::Held);

@@ -25,6 +25,7 @@ mod reservation;
 mod scheduling_cycle;
 mod unschedulable_cache;
 mod upcoming_nodes;
+mod victims_timeout;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -238,6 +238,8 @@ impl Engine {
             awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
+            counted_live: false,
+            counted_taking: false,
         })
     }
 

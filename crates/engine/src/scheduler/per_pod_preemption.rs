@@ -41,6 +41,13 @@ impl Engine {
             Ok(()) => self.per_pod_plans(id, request),
             Err(early) => (Vec::new(), early),
         };
+        if let Some(paused) = self.eviction_pause(id)
+            && let Some(first) = plans.iter().position(|plan| !plan.units.is_empty())
+        {
+            // Later plans may count on the room of its victims.
+            plans.truncate(first);
+            why = paused;
+        }
         if let Some(plan) = plans.iter().find(|plan| !plan.units.is_empty()).cloned()
             && let Err(upcoming) =
                 self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, request, nodes))
@@ -84,7 +91,7 @@ impl Engine {
     /// A plan for each member that needs one, as far as there is one, and why the others have none. Members that fit
     /// now only take their capacity out of consideration.
     fn per_pod_plans(&mut self, id: GroupId, request: &PlacementRequest) -> (Vec<Plan>, Preemption) {
-        let (reserved, rules) = (self.reserved_for(id), self.rules());
+        let (reserved, rules, leaving) = (self.reserved_for(id), self.rules(), self.leaving_pods_to_count_on(id));
         let mut transaction = Transaction::new(&mut self.cluster);
         for node in &reserved {
             transaction.lift_reservation(*node);
@@ -102,7 +109,9 @@ impl Engine {
                 }
             }
         }
-        remove_leaving_pods(&mut transaction);
+        for pod in leaving {
+            transaction.remove(pod);
+        }
         let (mut plans, mut why) = (Vec::new(), None);
         let mut failed = None;
         for (pod, lot) in without_room {

@@ -31,7 +31,7 @@ use crate::queue::backoff::pause_ms;
 use crate::queue::{Entity, PodShape, QueueState};
 
 /// How long after its grace period a victim that is still there is reported.
-const OVERDUE_AFTER_MS: Millis = 1_000;
+pub(super) const OVERDUE_AFTER_MS: Millis = 1_000;
 
 /// Pods with their nodes.
 pub(super) type Places = Vec<(PodId, NodeId)>;
@@ -128,6 +128,9 @@ impl Engine {
         }
         match self.plan_for_group(id, request, later) {
             Ok((plan, kept)) => {
+                if let Some(paused) = self.eviction_pause(id).filter(|_| !plan.units.is_empty()) {
+                    return Err(paused);
+                }
                 let all = later.map_or_else(|| request.clone(), |later| later.added_to(request));
                 self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, &all, nodes))?;
                 let victims = self.execute_plan(entity, &plan);
@@ -138,9 +141,10 @@ impl Engine {
             }
             Err(why) => {
                 // The `minResources`, later pods and earlier victims of this group do not apply to others of the same
-                // shape.
+                // shape, nor does what it does not count on.
                 let is_general = !matches!(why, NoPlan::MinResources | NoPlan::LaterPods)
                     && later.is_none()
+                    && self.leaving_pods_to_count_on(id).len() == self.cluster.leaving().count()
                     && self.victims_below(id, request) == request.priority;
                 if let Some(shape) = shape.filter(|_| is_general) {
                     self.unschedulable.put_no_plan(&self.cluster, shape, needed, why);
@@ -200,6 +204,7 @@ impl Engine {
         match preemption {
             Preemption::Delayed { .. } => Some(self.preemption_allowed_at(entity)),
             Preemption::UpcomingNodes { .. } => self.upcoming_nodes_until(),
+            Preemption::TimedOut { .. } => self.queue.entry(entity).map(|entry| entry.evicts_not_before),
             _ => None,
         }
     }
@@ -302,9 +307,11 @@ impl Engine {
             beyond_minimum: self.config.preemption.beyond_minimum,
             below: self.victims_below(id, request),
         };
-        let started_after = self.debtors_started_after();
+        let (started_after, leaving) = (self.debtors_started_after(), self.leaving_pods_to_count_on(id));
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
-        remove_leaving_pods(&mut transaction);
+        for pod in leaving {
+            transaction.remove(pod);
+        }
         let all = later.map(|later| later.added_to(request));
         let all = all.as_ref().unwrap_or(request);
         let plan = preemption::for_group(&mut transaction, &mut self.cache, all, rules, limits)?;
@@ -476,11 +483,7 @@ impl Engine {
             // Planned by an earlier process: its victims are not known, only the leaving pods.
             None => Victims::default(),
         };
-        let leaving = self.leaving_pods_near(places);
-        let late = |gone_by: &Millis| gone_by.saturating_add(OVERDUE_AFTER_MS) <= self.now;
-        let overdue = leaving.iter().filter(|(_, gone_by)| gone_by.as_ref().is_some_and(late));
-        victims.overdue = overdue.take(EXAMPLES_MAX).map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).collect();
-        victims.failing = self.failing_for(entity, places);
+        let leaving = self.name_late_victims(&mut victims, entity, places);
         let last = leaving.iter().filter_map(|(_, gone_by)| *gone_by).max();
         if victims.grace_period_ends_ms != last {
             victims.grace_period_ends_ms = last;
@@ -492,6 +495,21 @@ impl Engine {
             self.resend_evictions(&by, &nodes);
         }
         victims
+    }
+
+    /// Records which victims should be gone, and whose eviction fails. Returns all leaving pods that may block the places.
+    pub(super) fn name_late_victims(
+        &self,
+        victims: &mut Victims,
+        entity: Entity,
+        places: &[(PodId, NodeId)],
+    ) -> Vec<(PodId, Option<Millis>)> {
+        let leaving = self.leaving_pods_near(places);
+        let late = |gone_by: &Millis| gone_by.saturating_add(OVERDUE_AFTER_MS) <= self.now;
+        let overdue = leaving.iter().filter(|(_, gone_by)| gone_by.as_ref().is_some_and(late));
+        victims.overdue = overdue.take(EXAMPLES_MAX).map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).collect();
+        victims.failing = self.failing_for(entity, places);
+        leaving
     }
 
     /// A pod whose eviction for this entity keeps failing, and the error.
@@ -580,13 +598,16 @@ impl Engine {
             self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, 1));
         }
         self.queue.set_may_reserve(entity, false);
-        // Retried to report pods that do not leave in time.
-        let retry_at = match (victims.overdue.is_empty(), victims.grace_period_ends_ms) {
-            (true, Some(grace_period_ends_ms)) => {
-                Some(grace_period_ends_ms.max(self.now).saturating_add(OVERDUE_AFTER_MS))
-            }
-            _ => None,
+        self.queue.begin_wait(entity, self.now);
+        // Retried to report pods that do not leave in time, and when its places have been kept for long enough.
+        let last = victims.grace_period_ends_ms;
+        let overdue_at = last.filter(|_| victims.overdue.is_empty());
+        let overdue_at = overdue_at.map(|last| last.max(self.now).saturating_add(OVERDUE_AFTER_MS));
+        let over_at = match entity {
+            Entity::Group(id) => self.keeps_places_until(id, last),
+            Entity::Pod(_) => None,
         };
+        let retry_at = overdue_at.into_iter().chain(over_at).min();
         self.queue.move_to(entity, QueueState::Parked { shapes, retry_at });
         match entity {
             Entity::Pod(pod) => self.report_pod(pod, Diagnosis::WaitingForVictims(victims)),

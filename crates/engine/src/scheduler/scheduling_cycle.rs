@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::later_pods::Stage;
-use super::{Engine, min_resources};
+use super::{Engine, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::pod::{Awaited, Counted, StartRole};
 use crate::cluster::transaction::Transaction;
@@ -172,6 +172,10 @@ impl Engine {
         verdict: Verdict,
         lack: Lack,
     ) {
+        if let Some(places) = self.places_kept_too_long(id, request) {
+            self.preemption_result = Some(PreemptionResult::Unschedulable);
+            return self.give_up_places(id, request, &places);
+        }
         let preemption = self.preempt_for_group(id, request, later);
         self.count_preemption(&preemption);
         match preemption {
@@ -196,7 +200,7 @@ impl Engine {
             if self.queue.entry(Entity::Group(id)).is_none_or(|entry| entry.awaited_victims.is_none()) {
                 group.lowest_victim = None;
             }
-            group.min_resources_at_start = group.definition.current().map(|spec| spec.min_resources.clone());
+            self.cluster.record_min_resources_at_start(id);
             self.start_attempt(id, quorum);
             self.limit_deadline_by_members(id);
         } else if let Some(attempt) = group.lifecycle.attempt_mut() {
@@ -213,6 +217,7 @@ impl Engine {
             self.cluster.pod_mut(*pod).start_role = role;
         }
         self.queue.set_awaited_victims(Entity::Group(id), None);
+        self.queue.forget_overlong_waits(Entity::Group(id));
         self.activate_family(id);
         self.send_binds(placed);
         self.review_group(id);

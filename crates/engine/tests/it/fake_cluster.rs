@@ -424,7 +424,7 @@ impl FakeCluster {
         {
             group.recorded = RecordedStart::None;
         }
-        if let (Subject::Group(key), Diagnosis::TimedOut { .. }) = (&report.subject, &report.diagnosis)
+        if let (Subject::Group(key), Diagnosis::TimedOut { victims: None, .. }) = (&report.subject, &report.diagnosis)
             && let Some(group) = self.groups.get_mut(key)
         {
             if self.engine.engine().group_view(key).is_none_or(|group| group.reached().is_empty()) {

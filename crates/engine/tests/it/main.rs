@@ -36,4 +36,5 @@ mod starvation;
 mod topology_spread;
 mod upcoming_nodes;
 mod victim_units;
+mod victims_timeout;
 mod whole_groups;

@@ -202,3 +202,68 @@ fn debt_of_others_does_not_use_up_what_the_group_itself_takes() {
     fake.settle();
     assert_eq!(fake.bound(), ["leader", "small"], "it needs no more than its only pod requests");
 }
+
+#[test]
+fn group_owes_what_it_asks_for_now_if_it_starts_again_and_nothing_if_it_asks_for_nothing() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 4);
+    leader(&mut fake, 1);
+    fake.settle();
+    fake.remove("leader");
+    leader(&mut fake, 3);
+    fake.settle();
+    let min_resources = [("cpu".to_owned(), 2000)].into();
+    fake.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key("other"), 1) });
+    fake.pod("other", "other", 1);
+    fake.advance(10_000);
+    assert_eq!(fake.bound(), ["leader"], "two of three free CPUs are owed");
+    fake.gang("g", 1);
+    fake.advance(60_000);
+    assert_eq!(fake.bound(), ["leader", "other"]);
+}
+
+/// What it costs to place a group with `minResources` beside others.
+fn steps_beside(others: usize, pods: usize) -> u64 {
+    let mut fake = FakeCluster::new();
+    (0..10).for_each(|index| fake.node(&format!("n{index}"), 100));
+    for other in 0..others {
+        let name = format!("other{other}");
+        let min_resources = [("cpu".to_owned(), 1000 * (1 + pods as i64))].into();
+        fake.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key(&name), 1) });
+        fake.pods_of(&name, &name, pods, 1);
+    }
+    fake.settle();
+    assert_eq!(fake.bound_count("other"), others * pods);
+    leader(&mut fake, 2);
+    fake.decide();
+    assert_eq!(fake.in_flight.len(), 1, "it is placed at once");
+    fake.engine.engine().last_attempt().expect("an attempt").steps
+}
+
+#[test]
+fn attempt_does_not_add_up_the_pods_of_other_groups() {
+    let alone = steps_beside(1, 1);
+    assert!(steps_beside(1, 400) <= alone + 2, "{} instead of {alone} steps", steps_beside(1, 400));
+    assert!(steps_beside(160, 1) <= alone + 20, "{} instead of {alone} steps", steps_beside(160, 1));
+}
+
+#[test]
+fn group_whose_pods_change_owes_what_they_leave() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 4);
+    leader(&mut fake, 3);
+    fake.settle();
+    // A pod that is resized in place takes the rest of what its group needs.
+    let uid = fake.uid("leader");
+    fake.change(&uid, |pod| pod.class = std::sync::Arc::new(crate::fake_cluster::cpus(3)));
+    let min_resources = [("cpu".to_owned(), 1000)].into();
+    fake.put_group(GroupSpec { min_resources, ..GroupSpec::gang(key("other"), 1) });
+    fake.pod("other", "other", 1);
+    fake.settle();
+    assert_eq!(fake.bound(), ["leader", "other"]);
+    fake.remove("other");
+    fake.change(&uid, |pod| pod.class = std::sync::Arc::new(crate::fake_cluster::cpus(2)));
+    fake.pod("next", "other", 1);
+    fake.settle();
+    assert_eq!(fake.bound(), ["leader", "next"], "two CPUs are free, and one of them is owed");
+}

@@ -207,3 +207,30 @@ fn pods_of_another_owner_do_not_join_and_its_own_group_is_a_new_start() {
     fake.advance(60_000);
     assert_eq!(fake.bound_count("b"), 4);
 }
+
+#[test]
+fn a_pod_with_a_wrong_number_keeps_its_group_waiting_only_while_it_is_there() {
+    let mut fake = running_gang();
+    member(&mut fake, "wrong", "set", 7);
+    fake.remove("a-0");
+    member(&mut fake, "a-4", "set", 0);
+    fake.advance(60_000);
+    assert_eq!(fake.node_of("a-4"), None, "it is of an earlier attempt");
+    fake.remove("wrong");
+    fake.advance(60_000);
+    assert!(fake.node_of("a-4").is_some(), "{:?}", fake.group_diagnosis("g"));
+    assert_eq!(fake.bound_count("a"), 4);
+}
+
+#[test]
+fn pods_of_an_attempt_before_the_last_one_do_not_count_again_when_others_of_it_go() {
+    let mut fake = running_gang();
+    for number in 0..2 {
+        member(&mut fake, &format!("b-{number}"), "set", 1);
+    }
+    fake.remove("b-0");
+    fake.advance(60_000);
+    member(&mut fake, "late", "set", 0);
+    fake.advance(60_000);
+    assert_eq!((fake.node_of("late"), fake.node_of("b-1")), (None, None));
+}

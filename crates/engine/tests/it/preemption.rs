@@ -6,7 +6,7 @@ use muster_engine::diagnosis::{Diagnosis, Preemption};
 use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, PreemptionPolicy};
 use muster_engine::model::labels::{LabelOperator, Requirement};
-use muster_engine::model::pod::Phase;
+use muster_engine::model::pod::{OwnerAttempt, Phase};
 use muster_engine::{Command, Config, DeleteOutcome, Observation, PreemptionRules};
 
 use crate::fake_cluster::{FakeCluster, key};
@@ -513,4 +513,40 @@ fn capped_priority_follows_the_members() {
     fake.remove("g-1");
     fake.advance(60_000);
     assert_eq!((fake.evicted().len(), fake.node_of("g-0").as_deref()), (1, Some("n0")));
+}
+
+#[test]
+fn finished_and_former_members_do_not_cap_the_priority_of_a_group() {
+    for former in [false, true] {
+        let mut fake = FakeCluster::with(Config { group_priority_capped: true, ..config() });
+        fake.node("n0", 1);
+        fake.node("n1", 1);
+        gang(&mut fake, "g", 1, 100, DisruptionMode::Pod);
+        let attempt = |number: u32| Some(OwnerAttempt { owner: "set".to_owned(), number });
+        fake.pod_with("g-0", "g", 1, |pod| {
+            pod.membership.as_mut().expect("a member").attempt = attempt(0);
+            pod.node = Some("n1".to_owned());
+        });
+        fake.pod_with("middle", "", 1, |pod| {
+            pod.node = Some("n0".to_owned());
+            pod.priority = 50;
+        });
+        fake.pod_with("filler", "", 1, |pod| {
+            pod.node = Some("n1".to_owned());
+            pod.priority = 1000;
+        });
+        fake.pod_with("g-1", "g", 1, |pod| {
+            pod.membership.as_mut().expect("a member").attempt = attempt(u32::from(former));
+            pod.priority = 70;
+        });
+        fake.advance(60_000);
+        assert!(fake.evicted().is_empty(), "a pod of priority 0 runs as a member");
+        if former {
+            // A pod of an earlier attempt that waits is never placed.
+            fake.pod_with("late", "g", 1, |pod| pod.membership.as_mut().expect("a member").attempt = attempt(0));
+        }
+        fake.phase("g-0", Phase::Succeeded);
+        fake.advance(60_000);
+        assert_eq!(fake.evicted(), ["middle"], "former: {former}");
+    }
 }

@@ -236,7 +236,7 @@ pub struct Preemption {
     pub steps_max: u64,
     /// Whether pods are evicted also for members of a gang beyond its minimum.
     pub beyond_minimum: bool,
-    /// Whether a group's own priority counts only up to the lowest of its members, also in the queue.
+    /// Whether a group's own priority counts only up to the lowest of its live members, also in the queue.
     pub cap_group_priority: bool,
 }
 
