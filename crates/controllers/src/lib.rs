@@ -16,6 +16,7 @@ mod priority_classes;
 pub mod providers;
 mod read;
 mod reconcile;
+mod refusals;
 mod settings;
 mod state;
 pub mod webhook;
