@@ -269,6 +269,21 @@ impl GangGroup {
         self.min_count.clamp(1, i64::from(i32::MAX))
     }
 
+    /// Whether the PodGroup of this name is that of the group, or of one of its replicas, where groups are separate
+    /// objects.
+    pub fn has_pod_group(&self, workload: &str, name: &str) -> bool {
+        let replica_key = match self.replicas {
+            None => None,
+            Some(count) => {
+                let key: Option<i64> = name.rsplit('.').next().and_then(|key| key.parse().ok());
+                let Some(key) = key.filter(|key| (0..count).contains(key)) else { return false };
+                Some(key.to_string())
+            }
+        };
+        let reference = Reference { workload: Some(workload.to_owned()), group: self.name.clone(), replica_key };
+        reference.pod_group_name() == name
+    }
+
     /// The references of its replicas.
     pub fn references(&self, workload: &str) -> impl Iterator<Item = Reference> {
         let keys = match self.replicas {
@@ -440,6 +455,21 @@ mod tests {
             |group: usize| gangs.groups[group].references("w-js").map(|one| one.pod_group_name()).collect::<Vec<_>>();
         assert_eq!(of(0), ["w-js.pg-a"]);
         assert_eq!(of(1), ["w-js.pg-b.0", "w-js.pg-b.1", "w-js.pg-b.2"]);
+        for (group, names) in [(0, of(0)), (1, of(1))] {
+            let own = |name: &str| gangs.groups[group].has_pod_group("w-js", name);
+            assert!(names.iter().all(|name| own(name)), "{names:?}");
+            let others = [
+                "w-js.pg-a.0",
+                "w-js.pg-b",
+                "w-js.pg-b.3",
+                "w-js.pg-b.-1",
+                "w-js.pg-b.+1",
+                "w-js.pg-b.01",
+                "w-x.pg-b.1",
+                "",
+            ];
+            assert!(!others.iter().any(|name| own(name)), "{group}");
+        }
     }
 
     #[test]
