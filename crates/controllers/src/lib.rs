@@ -11,6 +11,7 @@ mod actuator;
 pub mod admission;
 mod controllers;
 mod disruption;
+mod group_annotations;
 mod owner_condition;
 mod priority_classes;
 pub mod providers;

@@ -23,6 +23,7 @@ use crate::group::DisruptionMode;
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::{DISRUPTION_MODE, GANG_MODE};
 use crate::later_pods::{LATER_PODS_MAX, LaterPods, reduced, total};
+use crate::preemption_cost;
 use crate::selector::Labels;
 use crate::wire::JobSet;
 use crate::wire::job_set::{GangConfig, ReplicatedJob};
@@ -116,6 +117,8 @@ pub struct Gangs {
     pub scopes: BTreeMap<String, Scope>,
     /// The set asks for one gang of all pods, which is split since the Jobs start one after another.
     pub is_split: bool,
+    /// The cost of evicting one of them, if the set declares one.
+    pub preemption_cost: Option<i32>,
     /// The pods of gangs that start one after another, by what runs at the same time; empty if they start at once.
     pub later: Vec<Vec<LaterPods>>,
 }
@@ -150,6 +153,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
         groups: Vec::new(),
         scopes: BTreeMap::new(),
         is_split,
+        preemption_cost: None,
         later: Vec::new(),
     };
     let (mut parts, mut has_keys) = (Vec::new(), false);
@@ -187,6 +191,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
             ),
         }),
         _ => {
+            gangs.preemption_cost = preemption_cost::declared(set.metadata.annotations.as_ref()).map_err(invalid)?;
             // Groups with a key for each replica start one by one.
             if is_sequenced(set) && parts.len() > 1 && !has_keys {
                 gangs.later = later(set, &parts);
@@ -494,6 +499,18 @@ mod tests {
         );
         one["metadata"]["annotations"][DISRUPTION_MODE] = json!("Gang");
         assert!(modes(&one).unwrap_err().contains("must be Pod or PodGroup"));
+    }
+
+    #[test]
+    fn cost_of_eviction_is_declared_on_the_set() {
+        let cost = |mode: &str, cost: &str| {
+            let mut set = set(mode, &[job("a", 1, "")]);
+            set["metadata"]["annotations"]["muster.dev/preemption-cost"] = json!(cost);
+            read(&set).map(|gangs| gangs.and_then(|gangs| gangs.preemption_cost)).map_err(|error| error.message)
+        };
+        assert_eq!((cost("Gang", "-7"), cost("Off", "much")), (Ok(Some(-7)), Ok(None)));
+        let error = cost("Gang", "much").unwrap_err();
+        assert!(error.contains("metadata.annotations[muster.dev/preemption-cost]: \"much\""), "{error}");
     }
 
     #[test]
