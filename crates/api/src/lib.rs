@@ -24,6 +24,7 @@ pub mod owners;
 pub mod parents;
 pub mod pod_group;
 pub mod pod_requests;
+pub mod preemption_cost;
 pub mod quantity;
 pub mod resolved_priority;
 pub mod resources;

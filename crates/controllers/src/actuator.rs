@@ -4,7 +4,7 @@
 //! the current state. Must not depend on why an object is written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::HeaderValue;
@@ -16,14 +16,13 @@ use kube::core::{ApiResource, DynamicObject, Request};
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
+use crate::refusals::Refusals;
 use crate::write::{ConditionChange, ObjectEvent, Target, Write};
 
 /// How long one request may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How many recorded events are remembered in order not to repeat them.
 const RECORDED_EVENTS_MAX: usize = 10_000;
-/// For so long no condition is written to a kind in a namespace after the server has forbidden it.
-pub(crate) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(60);
 const MANAGER: &str = "muster-controllers";
 /// The maximum length of an event's note, in characters.
 const NOTE_CHARS_MAX: usize = 1_024;
@@ -40,8 +39,8 @@ pub(crate) struct Actuator {
     deadline: Deadline,
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     recorded: Arc<Mutex<RecordedEvents>>,
-    /// The kinds whose status the server does not let Muster write, and when that was found.
-    forbidden: Arc<Mutex<BTreeMap<(String, String), Instant>>>,
+    /// Conditions that the server does not let Muster write.
+    refusals: Arc<Mutex<Refusals>>,
 }
 
 /// The events recorded so far, by object UID.
@@ -60,14 +59,20 @@ pub(crate) enum WriteError {
     TimedOut,
     #[error("this process may not write any more")]
     Fenced,
-    #[error("the server does not allow to write the status of this kind")]
-    Forbidden,
+    #[error("the server refuses this condition")]
+    Refused,
 }
 
 impl WriteError {
     /// Whether the object has changed or is gone since the write was decided.
     fn is_stale(&self) -> bool {
         matches!(self, Self::Kube(kube::Error::Api(status)) if matches!(status.code, 404 | 409))
+    }
+
+    /// Whether the same request would be refused again. It may also have met an object that has changed since: it is
+    /// decided on again when the watch shows that.
+    fn is_permanent(&self) -> bool {
+        matches!(self, Self::Kube(kube::Error::Api(status)) if matches!(status.code, 400 | 413 | 422))
     }
 
     fn is_api_error(&self, code: u16) -> bool {
@@ -88,7 +93,7 @@ impl Actuator {
             deadline,
             now,
             recorded: Arc::default(),
-            forbidden: Arc::default(),
+            refusals: Arc::default(),
         }
     }
 
@@ -100,7 +105,7 @@ impl Actuator {
             match outcome {
                 Ok(()) => {}
                 // What follows reports the condition, and would be repeated with every change of it.
-                Err(WriteError::Forbidden) => return Ok(()),
+                Err(WriteError::Refused) => return Ok(()),
                 Err(error) if error.is_stale() => {
                     tracing::debug!(?write, %error, "a write met a changed object; reconciling again");
                     return Err(error);
@@ -138,31 +143,26 @@ impl Actuator {
     }
 
     async fn change_condition(&self, change: &ConditionChange) -> Result<(), WriteError> {
-        let kind = &change.target.resource.plural;
-        // A policy may forbid it in one namespace.
-        let place = (kind.clone(), change.target.namespace.clone());
-        let forbidden =
-            |actuator: &Self| actuator.forbidden.lock().unwrap_or_else(PoisonError::into_inner).get(&place).copied();
-        if forbidden(self).is_some_and(|since| since.elapsed() < FORBIDDEN_PAUSE) {
-            return Err(WriteError::Forbidden);
+        if self.refusals().cover(change, Instant::now()) {
+            return Err(WriteError::Refused);
         }
-        match self.send_condition(change).await {
-            Err(error) if error.is_api_error(403) => {
-                let mut all = self.forbidden.lock().unwrap_or_else(PoisonError::into_inner);
-                let is_first = !all.keys().any(|(known, _)| known == kind);
-                all.insert(place, Instant::now());
-                if is_first {
-                    tracing::warn!(kind, %error, "a condition cannot be written: does Muster have the right to patch {kind}/status?");
-                }
-                Err(WriteError::Forbidden)
+        let Err(error) = self.send_condition(change).await else { return Ok(()) };
+        let (kind, what) = (&change.target.resource.plural, describe(&Write::Condition(change.clone())));
+        if error.is_api_error(403) {
+            if self.refusals().forbid(change, Instant::now()) {
+                tracing::warn!(kind, %error, "a condition cannot be written: does Muster have the right to patch {kind}/status?");
             }
-            // The list is shorter than it was.
-            Err(error) if error.is_api_error(422) => {
-                tracing::debug!(?change, %error, "a condition was not written; reconciling again");
-                Err(error)
-            }
-            outcome => outcome,
+        } else if error.is_permanent() {
+            self.refusals().refuse(change);
+            tracing::warn!(what, %error, "a condition was refused and is not tried again before the object changes");
+        } else {
+            return Err(error);
         }
+        Err(WriteError::Refused)
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn send_condition(&self, change: &ConditionChange) -> Result<(), WriteError> {

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use muster_api::group::DisruptionMode;
-use muster_api::keys::annotations::DISRUPTION_MODE;
 use muster_api::native::policy;
 use serde_json::{Value, json};
 
@@ -32,13 +31,6 @@ pub(crate) fn annotation_by_name<'a>(
     });
     let differing: BTreeMap<&str, &str> = differing.collect();
     (!differing.is_empty()).then(|| json!(differing).to_string())
-}
-
-/// Adds the change of the annotation to a merge patch, if the object needs another one.
-pub(crate) fn correct_annotation(patch: &mut Value, current: Option<&BTreeMap<String, String>>, needed: Option<&str>) {
-    if current.and_then(|all| all.get(DISRUPTION_MODE)).map(String::as_str) != needed {
-        patch["metadata"]["annotations"][DISRUPTION_MODE] = json!(needed);
-    }
 }
 
 /// The mode in the internal form of native groups.
@@ -70,19 +62,5 @@ mod tests {
         let of = |groups: [(&'static str, DisruptionMode); 2]| annotation_by_name(groups.into_iter(), &modes);
         assert_eq!(of([("a", PodGroup), ("b", Pod)]), None);
         assert_eq!(of([("a", Pod), ("b", Pod)]).as_deref(), Some(r#"{"a":"PodGroup"}"#));
-    }
-
-    #[test]
-    fn outdated_annotation_is_replaced_or_removed() {
-        let has = |mode: &str| BTreeMap::from([(DISRUPTION_MODE.to_owned(), mode.to_owned())]);
-        let of = |current: Option<&BTreeMap<String, String>>, needed: Option<&str>| {
-            let mut patch = json!({});
-            correct_annotation(&mut patch, current, needed);
-            patch.pointer("/metadata/annotations").cloned()
-        };
-        assert_eq!(of(None, None), None);
-        assert_eq!(of(Some(&has("Pod")), Some("Pod")), None);
-        assert_eq!(of(Some(&has("Pod")), None), Some(json!({DISRUPTION_MODE: null})));
-        assert_eq!(of(None, Some("Pod")), Some(json!({DISRUPTION_MODE: "Pod"})));
     }
 }

@@ -27,6 +27,8 @@ const CONDITION_DELAY: Duration = Duration::from_secs(1);
 pub(crate) enum WorkItem {
     /// A JobSet.
     JobSet(Key),
+    /// One PodGroup of a JobSet, by the set and its own name.
+    JobSetGroup(Key, String),
     /// A Job.
     Job(Key),
     /// A replica of a LeaderWorkerSet, by its leader pod.
@@ -155,6 +157,7 @@ impl State {
     pub(crate) fn reconcile(&self, item: &WorkItem) -> Plan {
         match item {
             WorkItem::JobSet(key) => reconcile::job_sets::reconcile(self, key),
+            WorkItem::JobSetGroup(key, group) => reconcile::job_sets::reconcile_group(self, key, group),
             WorkItem::Job(key) => reconcile::jobs::reconcile(self, key),
             WorkItem::Replica(key) => reconcile::replicas::reconcile(self, key),
             WorkItem::JobPod(key) => reconcile::pods::reconcile_job_pod(self, key),
@@ -210,26 +213,32 @@ impl State {
                 changes.iter().filter_map(|change| change.new.as_ref()).flat_map(|pod| replica_pod_items(pod)).collect()
             }
             ClusterEvent::Managed(kind, event) => {
-                let changes = self.managed[kind].1.apply(event);
-                let objects = changes.iter().filter_map(Change::latest);
-                objects.flat_map(|object| affected_item(object).into_iter().chain(affected_condition(object))).collect()
+                let (kind, cache) = &mut self.managed[kind];
+                let is_group = kind.kind == "PodGroup";
+                let changes = cache.apply(event);
+                let items = changes.iter().filter_map(|change| Some((change, change.latest()?)));
+                let items = items.flat_map(|(change, object)| {
+                    let item = affected_item(object, is_group).filter(|_| may_need_correction(change));
+                    item.into_iter().chain(affected_condition(object))
+                });
+                items.collect()
             }
         }
     }
 
-    /// The set and, if its gangs may have changed, its pods that were seen before it.
+    /// The condition of the set and, if its gangs may have changed, the set and its pods that were seen before it. Its
+    /// status changes with each of its Jobs.
     fn job_set_items(&self, change: &Change<JobSet>) -> Vec<WorkItem> {
         let Some(set) = change.latest() else { return Vec::new() };
         let key = key_of(&**set);
-        let mut items = Vec::new();
+        let mut items = vec![WorkItem::Condition(OwnerKind::JobSet, key.clone())];
         if may_define_other_gangs(change) {
             let pods = self.job_pods.by_index(&key.0, &key.1).filter(|pod| {
                 label(pod.metadata.labels.as_ref(), job_set::labels::JOB_SET) == key.1 && lacks_reference(pod)
             });
             items.extend(pods.map(|pod| WorkItem::JobPod(key_of(&**pod))));
+            items.push(WorkItem::JobSet(key));
         }
-        items.push(WorkItem::Condition(OwnerKind::JobSet, key.clone()));
-        items.push(WorkItem::JobSet(key));
         items
     }
 
@@ -267,6 +276,17 @@ fn may_define_other_gangs<K: Kind>(change: &Change<Object<K>>) -> bool {
         (metadata.uid.clone(), metadata.generation, metadata.annotations.clone())
     };
     change.old.as_ref().map(gang_inputs) != change.new.as_ref().map(gang_inputs)
+}
+
+/// Whether more than the status of a managed object has changed.
+fn may_need_correction(change: &Change<DynamicObject>) -> bool {
+    let (Some(old), Some(new)) = (&change.old, &change.new) else { return true };
+    let (before, now) = (&old.metadata, &new.metadata);
+    (&before.uid, &before.labels, &before.annotations) != (&now.uid, &now.labels, &now.annotations)
+        || before.deletion_timestamp != now.deletion_timestamp
+        || before.finalizers != now.finalizers
+        || before.owner_references != now.owner_references
+        || old.data["spec"] != new.data["spec"]
 }
 
 fn label(labels: Option<&Labels>, key: &str) -> String {
@@ -311,25 +331,28 @@ fn managed_kinds(settings: &Settings, provider: Option<&dyn SchedulerProvider>) 
     kinds
 }
 
-/// The item that a managed object affects: its owner, or the owner whose group name it occupies.
-fn affected_item(object: &DynamicObject) -> Option<WorkItem> {
+/// The item that a managed object affects: its owner, or the owner whose group name it occupies. A JobSet may have many
+/// PodGroups, so one of them affects only itself.
+fn affected_item(object: &DynamicObject, is_group: bool) -> Option<WorkItem> {
     let namespace = object.metadata.namespace.clone().unwrap_or_default();
-    let owner =
-        controller_of(&object.metadata).map(|owner| (owner.kind.as_str(), (namespace.clone(), owner.name.clone())));
+    let name = object.metadata.name.as_deref()?;
+    let of_set = |set: &str| {
+        let key = (namespace.clone(), set.to_owned());
+        if is_group { WorkItem::JobSetGroup(key, name.to_owned()) } else { WorkItem::JobSet(key) }
+    };
+    let owner = controller_of(&object.metadata).map(|owner| (owner.kind.as_str(), owner.name.as_str()));
     match owner {
-        Some(("JobSet", key)) => return Some(WorkItem::JobSet(key)),
-        Some(("Job", key)) => return Some(WorkItem::Job(key)),
-        Some(("Pod", key)) => return Some(WorkItem::Replica(key)),
+        Some(("JobSet", set)) => return Some(of_set(set)),
+        Some(("Job", job)) => return Some(WorkItem::Job((namespace, job.to_owned()))),
+        Some(("Pod", leader)) => return Some(WorkItem::Replica((namespace, leader.to_owned()))),
         _ => {}
     }
     if let Some(set) = referenced_job_set(object) {
-        return Some(WorkItem::JobSet((namespace, set)));
+        return Some(of_set(&set));
     }
-    let name = object.metadata.name.as_deref()?;
     // PodGroups of a set have the name of its Workload as a prefix.
     let set = name.strip_prefix("w-").map(|rest| rest.split('.').next().unwrap_or(rest));
-    let set = set.map(|set| WorkItem::JobSet((namespace.clone(), set.to_owned())));
-    set.or_else(|| name.strip_prefix("job-").map(|job| WorkItem::Job((namespace, job.to_owned()))))
+    set.map(of_set).or_else(|| name.strip_prefix("job-").map(|job| WorkItem::Job((namespace.clone(), job.to_owned()))))
 }
 
 /// The owner whose condition a managed object affects.
@@ -339,7 +362,7 @@ fn affected_condition(object: &DynamicObject) -> Option<WorkItem> {
         let key = (object.metadata.namespace.clone().unwrap_or_default(), set.clone());
         return Some(WorkItem::Condition(OwnerKind::LeaderWorkerSet, key));
     }
-    match affected_item(object)? {
+    match affected_item(object, false)? {
         WorkItem::JobSet(key) => Some(WorkItem::Condition(OwnerKind::JobSet, key)),
         WorkItem::Job(key) => Some(WorkItem::Condition(OwnerKind::Job, key)),
         _ => None,
@@ -359,3 +382,6 @@ fn set_index(object: &DynamicObject) -> Vec<String> {
     sets.extend(referenced_job_set(object).filter(|set| !sets.contains(set)));
     sets
 }
+
+#[cfg(test)]
+mod tests;

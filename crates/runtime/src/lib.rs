@@ -20,7 +20,6 @@ mod kube_scheduler;
 mod lease;
 mod metrics;
 mod metrics_access;
-mod preemption_cost;
 mod record;
 mod scheduler;
 mod scheduling_loop;

@@ -13,6 +13,7 @@ use super::{GangConfigError, event_reasons, job_set, references_group, short_nam
 use crate::group::DisruptionMode;
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::{DISRUPTION_MODE, POD_GROUP, SCHEDULING};
+use crate::preemption_cost;
 use crate::selector::Labels;
 use crate::wire::Job;
 
@@ -30,6 +31,8 @@ pub struct JobGang {
     pub min_count: i64,
     /// Whether its pods are evicted individually or together.
     pub disruption_mode: DisruptionMode,
+    /// The cost of evicting it, if the Job declares one.
+    pub preemption_cost: Option<i32>,
     /// The priority class; may be empty.
     pub priority_class_name: String,
 }
@@ -132,6 +135,7 @@ fn default_gang(job: &Job, annotations: &Labels) -> Result<JobGang, InvalidField
         group: group_name(job.metadata.name.as_deref().unwrap_or_default()),
         min_count: job.spec.max_concurrent_pods().clamp(1, i64::from(i32::MAX)),
         disruption_mode: mode.unwrap_or(DisruptionMode::PodGroup),
+        preemption_cost: preemption_cost::declared(Some(annotations))?,
         priority_class_name: job.spec.template.spec.priority_class_name.clone(),
     })
 }
@@ -228,6 +232,19 @@ mod tests {
         }
         let other = json!({"template": {"spec": {"containers": []}}});
         assert!(error(json!({"muster.dev/gang-mode": "Gang"}), other).contains("schedulerName"));
+    }
+
+    #[test]
+    fn cost_of_eviction_is_declared_on_the_job() {
+        let names = ["muster".to_owned()];
+        let cost = |mode: &str, cost: &str| {
+            let annotations = json!({"muster.dev/gang-mode": mode, "muster.dev/preemption-cost": cost});
+            let gang = gang(&read(&annotations, &json!({})), ImplicitGangs::None, &names);
+            gang.map(|gang| gang.and_then(|gang| gang.preemption_cost)).map_err(|error| error.message)
+        };
+        assert_eq!((cost("Gang", "+7"), cost("Off", "much")), (Ok(Some(7)), Ok(None)));
+        let error = cost("Gang", "3000000000").unwrap_err();
+        assert!(error.contains("metadata.annotations[muster.dev/preemption-cost]: \"3000000000\""), "{error}");
     }
 
     #[test]

@@ -23,6 +23,7 @@ use crate::group::DisruptionMode;
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::{DISRUPTION_MODE, GANG_MODE};
 use crate::later_pods::{LATER_PODS_MAX, LaterPods, reduced, total};
+use crate::preemption_cost;
 use crate::selector::Labels;
 use crate::wire::JobSet;
 use crate::wire::job_set::{GangConfig, ReplicatedJob};
@@ -116,6 +117,8 @@ pub struct Gangs {
     pub scopes: BTreeMap<String, Scope>,
     /// The set asks for one gang of all pods, which is split since the Jobs start one after another.
     pub is_split: bool,
+    /// The cost of evicting one of them, if the set declares one.
+    pub preemption_cost: Option<i32>,
     /// The pods of gangs that start one after another, by what runs at the same time; empty if they start at once.
     pub later: Vec<Vec<LaterPods>>,
 }
@@ -150,6 +153,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
         groups: Vec::new(),
         scopes: BTreeMap::new(),
         is_split,
+        preemption_cost: None,
         later: Vec::new(),
     };
     let (mut parts, mut has_keys) = (Vec::new(), false);
@@ -187,6 +191,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
             ),
         }),
         _ => {
+            gangs.preemption_cost = preemption_cost::declared(set.metadata.annotations.as_ref()).map_err(invalid)?;
             // Groups with a key for each replica start one by one.
             if is_sequenced(set) && parts.len() > 1 && !has_keys {
                 gangs.later = later(set, &parts);
@@ -267,6 +272,21 @@ impl GangGroup {
     /// The minimum in the range that a Workload allows: at least 1, even for a gang without pods.
     pub fn minimum(&self) -> i64 {
         self.min_count.clamp(1, i64::from(i32::MAX))
+    }
+
+    /// Whether the PodGroup of this name is that of the group, or of one of its replicas, where groups are separate
+    /// objects.
+    pub fn has_pod_group(&self, workload: &str, name: &str) -> bool {
+        let replica_key = match self.replicas {
+            None => None,
+            Some(count) => {
+                let key: Option<i64> = name.rsplit('.').next().and_then(|key| key.parse().ok());
+                let Some(key) = key.filter(|key| (0..count).contains(key)) else { return false };
+                Some(key.to_string())
+            }
+        };
+        let reference = Reference { workload: Some(workload.to_owned()), group: self.name.clone(), replica_key };
+        reference.pod_group_name() == name
     }
 
     /// The references of its replicas.
@@ -440,6 +460,21 @@ mod tests {
             |group: usize| gangs.groups[group].references("w-js").map(|one| one.pod_group_name()).collect::<Vec<_>>();
         assert_eq!(of(0), ["w-js.pg-a"]);
         assert_eq!(of(1), ["w-js.pg-b.0", "w-js.pg-b.1", "w-js.pg-b.2"]);
+        for (group, names) in [(0, of(0)), (1, of(1))] {
+            let own = |name: &str| gangs.groups[group].has_pod_group("w-js", name);
+            assert!(names.iter().all(|name| own(name)), "{names:?}");
+            let others = [
+                "w-js.pg-a.0",
+                "w-js.pg-b",
+                "w-js.pg-b.3",
+                "w-js.pg-b.-1",
+                "w-js.pg-b.+1",
+                "w-js.pg-b.01",
+                "w-x.pg-b.1",
+                "",
+            ];
+            assert!(!others.iter().any(|name| own(name)), "{group}");
+        }
     }
 
     #[test]
@@ -464,6 +499,18 @@ mod tests {
         );
         one["metadata"]["annotations"][DISRUPTION_MODE] = json!("Gang");
         assert!(modes(&one).unwrap_err().contains("must be Pod or PodGroup"));
+    }
+
+    #[test]
+    fn cost_of_eviction_is_declared_on_the_set() {
+        let cost = |mode: &str, cost: &str| {
+            let mut set = set(mode, &[job("a", 1, "")]);
+            set["metadata"]["annotations"]["muster.dev/preemption-cost"] = json!(cost);
+            read(&set).map(|gangs| gangs.and_then(|gangs| gangs.preemption_cost)).map_err(|error| error.message)
+        };
+        assert_eq!((cost("Gang", "-7"), cost("Off", "much")), (Ok(Some(-7)), Ok(None)));
+        let error = cost("Gang", "much").unwrap_err();
+        assert!(error.contains("metadata.annotations[muster.dev/preemption-cost]: \"much\""), "{error}");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use muster_api::wire::condition::Condition;
 use muster_api::wire::object::{Kind, Object};
 use serde_json::json;
 
-use crate::actuator::FORBIDDEN_PAUSE;
 use crate::reconcile::{Plan, target};
+use crate::refusals::FORBIDDEN_PAUSE;
 use crate::state::{OwnerKind, State};
 use crate::write::{ConditionChange, ObjectEvent, Target, Write};
 use muster_reflector::Key;

@@ -7,15 +7,15 @@
 use std::time::Duration;
 
 use kube::core::{ApiResource, DynamicObject};
-use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES};
+use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES, PREEMPTION_COST};
 use muster_api::later_pods::LaterPods;
 use muster_api::owners::leader_worker_set::labels;
 use serde_json::{Value, json};
 
 use super::ReplicaGang;
-use crate::disruption;
 use crate::reconcile::{CONFLICT_RETRY, Plan, is_controlled_by, remove_protection};
 use crate::write::{ObjectEvent, Target, Write};
+use crate::{disruption, group_annotations};
 
 /// How soon to retry while a group of the same name is being deleted.
 const DELETION_RETRY: Duration = Duration::from_secs(1);
@@ -65,6 +65,9 @@ fn object(gang: &ReplicaGang, group: &DesiredGroup) -> Value {
     if let Some(mode) = disruption::annotation(&group.spec, gang.disruption_mode) {
         annotations[DISRUPTION_MODE] = json!(mode);
     }
+    if let Some(cost) = cost(gang) {
+        annotations[PREEMPTION_COST] = json!(cost);
+    }
     if let Some(later) = later_pods(gang, group) {
         annotations[LATER_PODS] = json!(later);
     }
@@ -99,18 +102,18 @@ fn correction(gang: &ReplicaGang, group: &DesiredGroup, current: &DynamicObject)
     if desired["minResources"] != current_spec["minResources"] {
         patch["spec"]["minResources"] = replacement(&current_spec["minResources"], &desired["minResources"]);
     }
-    let annotation = current.metadata.annotations.as_ref().and_then(|all| all.get(MIN_RESOURCES));
-    let min_resources = &group.annotations[MIN_RESOURCES];
-    if annotation.map(String::as_str) != min_resources.as_str() {
-        patch["metadata"]["annotations"][MIN_RESOURCES] = min_resources.clone();
-    }
-    let later = later_pods(gang, group);
-    if current.metadata.annotations.as_ref().and_then(|all| all.get(LATER_PODS)) != later.as_ref() {
-        patch["metadata"]["annotations"][LATER_PODS] = json!(later);
-    }
+    let annotations = current.metadata.annotations.as_ref();
     let mode = disruption::annotation(current_spec, gang.disruption_mode);
-    disruption::correct_annotation(&mut patch, current.metadata.annotations.as_ref(), mode.as_deref());
+    group_annotations::correct(&mut patch, annotations, MIN_RESOURCES, group.annotations[MIN_RESOURCES].as_str());
+    group_annotations::correct(&mut patch, annotations, LATER_PODS, later_pods(gang, group));
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode);
+    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang));
     (patch != json!({})).then_some(patch)
+}
+
+/// The annotation with the cost of evicting the replica.
+fn cost(gang: &ReplicaGang) -> Option<String> {
+    gang.preemption_cost.map(|cost| cost.to_string())
 }
 
 /// The workers that are created only after their leader runs, as annotation value.

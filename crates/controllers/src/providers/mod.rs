@@ -49,6 +49,8 @@ pub struct ReplicaGang {
     pub priority_class_name: String,
     /// Whether its pods are evicted individually or together.
     pub disruption_mode: DisruptionMode,
+    /// The cost of evicting the replica, if the set declares one.
+    pub preemption_cost: Option<i32>,
     /// The annotations of the set.
     pub set_annotations: Labels,
 }

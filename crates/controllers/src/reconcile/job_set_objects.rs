@@ -3,7 +3,7 @@
 //! They are made and compared in the internal form of the native API. Fields that a server or other writers fill in are ignored when objects are compared. Must not depend on the caches.
 
 use kube::core::{ApiResource, DynamicObject};
-use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS};
+use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, PREEMPTION_COST};
 use muster_api::native::NativeVersion;
 use muster_api::native::pod_group::{PodGroupSpec, WorkloadReference};
 use muster_api::native::policy::SchedulingPolicy;
@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::owner_reference;
-use crate::disruption;
+use crate::{disruption, group_annotations};
 
 /// The change that an object needs.
 #[derive(Debug, PartialEq)]
@@ -86,10 +86,22 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
         name: set.metadata.name.clone().unwrap_or_default(),
     };
     // Where groups are separate objects, each of them says what comes later.
-    let later = later_pods(gangs, native).filter(|_| native.is_none_or(|version| version.pod_groups().is_none()));
+    let is_inline = has_groups(native);
+    let (later, cost) = (later_pods(gangs, native).filter(|_| is_inline), cost(gangs).filter(|_| is_inline));
     let spec = encode(WorkloadSpec { controller_ref: Some(reference), pod_group_templates: templates }, native);
     let modes = workload_modes(&decode(&spec, native), gangs, native);
-    object(set, &gangs.workload, kind, [(LATER_PODS, later), (DISRUPTION_MODE, modes)], &spec)
+    let annotations = [(LATER_PODS, later), (DISRUPTION_MODE, modes), (PREEMPTION_COST, cost)];
+    object(set, &gangs.workload, kind, annotations, &spec)
+}
+
+/// Whether the groups of a set are parts of its Workload, not objects of their own.
+fn has_groups(native: Option<NativeVersion>) -> bool {
+    native.is_none_or(|version| version.pod_groups().is_none())
+}
+
+/// The annotation with the cost of evicting one of the gangs.
+fn cost(gangs: &Gangs) -> Option<String> {
+    gangs.preemption_cost.map(|cost| cost.to_string())
 }
 
 /// The PodGroup of a group, or of one of its replicas.
@@ -109,13 +121,14 @@ pub(super) fn pod_group(
         ..PodGroupSpec::default()
     });
     let mode = disruption::annotation(&spec, group.disruption_mode);
-    object(set, name, kind, [(LATER_PODS, later_pods(gangs, Some(version))), (DISRUPTION_MODE, mode)], &spec)
+    let later = later_pods(gangs, Some(version));
+    object(set, name, kind, [(LATER_PODS, later), (DISRUPTION_MODE, mode), (PREEMPTION_COST, cost(gangs))], &spec)
 }
 
 /// The annotation with the modes of the groups in a Workload that its fields do not say. Where groups are separate
 /// objects, each of them says its own.
 fn workload_modes(groups: &[PodGroupTemplate], gangs: &Gangs, native: Option<NativeVersion>) -> Option<String> {
-    if native.is_some_and(|version| version.pod_groups().is_some()) {
+    if !has_groups(native) {
         return None;
     }
     let modes = gangs.groups.iter().map(|group| (group.name.as_str(), group.disruption_mode)).collect();
@@ -127,7 +140,7 @@ fn object(
     set: &JobSet,
     name: &str,
     kind: &ApiResource,
-    annotations: [(&str, Option<String>); 2],
+    annotations: [(&str, Option<String>); 3],
     spec: &Value,
 ) -> Value {
     let metadata = &set.metadata;
@@ -152,7 +165,7 @@ fn later_pods(gangs: &Gangs, native: Option<NativeVersion>) -> Option<String> {
         return None;
     }
     let mut stages = gangs.later.clone();
-    if native.is_some_and(|version| version.pod_groups().is_some()) {
+    if !has_groups(native) {
         for part in stages.iter_mut().flatten() {
             let group = std::mem::take(&mut part.group);
             part.group =
@@ -160,10 +173,6 @@ fn later_pods(gangs: &Gangs, native: Option<NativeVersion>) -> Option<String> {
         }
     }
     Some(json!(stages).to_string())
-}
-
-fn annotation(object: &DynamicObject) -> Option<&str> {
-    object.metadata.annotations.as_ref().and_then(|all| all.get(LATER_PODS)).map(String::as_str)
 }
 
 /// The change that a Workload of a set needs.
@@ -184,12 +193,13 @@ pub(super) fn workload_correction(
         return Correction::Recreate;
     }
     let mut patch = json!({});
-    let later = &desired["metadata"]["annotations"][LATER_PODS];
-    if annotation(current) != later.as_str() {
-        patch["metadata"]["annotations"][LATER_PODS] = later.clone();
+    let annotations = current.metadata.annotations.as_ref();
+    let needed = |key: &str| desired["metadata"]["annotations"][key].as_str();
+    for key in [LATER_PODS, PREEMPTION_COST] {
+        group_annotations::correct(&mut patch, annotations, key, needed(key));
     }
     let modes = workload_modes(&current_groups, gangs, native);
-    disruption::correct_annotation(&mut patch, current.metadata.annotations.as_ref(), modes.as_deref());
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, modes);
     let minimum = |group: &PodGroupTemplate| group.scheduling_policy.gang.as_ref().map(|gang| gang.min_count);
     if current_groups.iter().any(|group| desired_of(group).map(minimum) != Some(minimum(group))) {
         if native.is_some_and(|version| !version.can_change_min_count()) {
@@ -231,12 +241,11 @@ pub(super) fn pod_group_correction(
         }
         patch["spec"]["schedulingPolicy"] = json!(SchedulingPolicy::gang(group.minimum()));
     }
-    let later = later_pods(gangs, Some(version));
-    if annotation(current) != later.as_deref() {
-        patch["metadata"]["annotations"][LATER_PODS] = json!(later);
-    }
+    let annotations = current.metadata.annotations.as_ref();
     let mode = disruption::annotation(&current.data["spec"], group.disruption_mode);
-    disruption::correct_annotation(&mut patch, current.metadata.annotations.as_ref(), mode.as_deref());
+    group_annotations::correct(&mut patch, annotations, LATER_PODS, later_pods(gangs, Some(version)));
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode);
+    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gangs));
     if patch == json!({}) { Correction::None } else { Correction::Patch(patch) }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
         Ok(gangs) => gangs,
         Err(error) => return Plan::of(vec![warning_event(regarding, error)]),
     };
-    let reconciler = JobSetReconciler { state, set, namespace, name, native: state.settings.native_job_sets() };
+    let reconciler = JobSetReconciler::of(state, set, namespace, name);
     let unused = reconciler.unused_workload(gangs.as_ref());
     let unused = unused.map(|note| object_event(&regarding, true, "UserWorkloadUnused", note));
     let Some(gangs) = gangs else { return Plan::of(reconciler.delete_all().into_iter().chain(unused).collect()) };
@@ -75,6 +75,35 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
     Plan { writes, requeue_after: has_conflict.then_some(CONFLICT_RETRY) }
 }
 
+/// Decides what to write for one PodGroup of a JobSet that exists already, or was deleted. What concerns all of them is
+/// decided with the set.
+pub(crate) fn reconcile_group(state: &State, (namespace, name): &Key, group: &str) -> Plan {
+    let set = state.job_sets.find(namespace, name).filter(|set| set.metadata.deletion_timestamp.is_none());
+    let Some(set) = set else { return Plan::default() };
+    let Ok(Some(gangs)) = job_set::gangs(set, state.settings.scheduler_names()) else { return Plan::default() };
+    let reconciler = JobSetReconciler::of(state, set, namespace, name);
+    let workload = state.managed(&workloads(reconciler.native)).find(namespace, &gangs.workload);
+    let is_usable = workload.is_some_and(|workload| {
+        workload.metadata.deletion_timestamp.is_none()
+            && reconciler.is_owned(workload)
+            && reconciler.is_managed(workload)
+    });
+    let native = reconciler.native.and_then(|version| Some((version, version.pod_groups()?)));
+    let Some((version, kind)) = native.filter(|_| is_usable && reconciler.user_workload().is_none()) else {
+        return Plan::default();
+    };
+    let write = match gangs.groups.iter().find(|one| one.has_pod_group(&gangs.workload, group)) {
+        Some(gang) => {
+            let comparison = reconciler.group(&gangs, gang, group, (version, &kind));
+            let has_conflict = matches!(comparison, Comparison::Conflict { .. });
+            let writes = comparison.into_write(&target(&**set)).into_iter().collect();
+            return Plan { writes, requeue_after: has_conflict.then_some(CONFLICT_RETRY) };
+        }
+        None => state.managed(&kind).find(namespace, group).filter(|object| reconciler.is_leftover(object)),
+    };
+    Plan::of(write.map(|object| Write::Delete { target: Target::of(&kind, object) }).into_iter().collect())
+}
+
 fn object_event(regarding: &Target, warning: bool, reason: &'static str, note: String) -> Write {
     Write::Event(ObjectEvent { regarding: regarding.clone(), warning, reason, note })
 }
@@ -85,7 +114,7 @@ pub(crate) fn user_workload<'a>(
     set: &'a JobSet,
     (namespace, name): &'a Key,
 ) -> Option<&'a DynamicObject> {
-    JobSetReconciler { state, set, namespace, name, native: state.settings.native_job_sets() }.user_workload()
+    JobSetReconciler::of(state, set, namespace, name).user_workload()
 }
 
 /// How an object compares to the desired one.
@@ -121,6 +150,10 @@ struct JobSetReconciler<'a> {
 }
 
 impl<'a> JobSetReconciler<'a> {
+    fn of(state: &'a State, set: &'a JobSet, namespace: &'a str, name: &'a str) -> Self {
+        Self { state, set, namespace, name, native: state.settings.native_job_sets() }
+    }
+
     /// What is wrong with a Workload of a user to whose groups no pod of the set will refer. Kubernetes' own may be for
     /// another controller, or a template that pods do not name.
     fn unused_workload(&self, gangs: Option<&Gangs>) -> Option<String> {
@@ -186,15 +219,17 @@ impl<'a> JobSetReconciler<'a> {
         is_controlled_by(&object.metadata, self.set.metadata.uid.as_deref().unwrap_or_default())
     }
 
+    /// Whether an object that is not wanted any more is to be deleted.
+    fn is_leftover(&self, object: &DynamicObject) -> bool {
+        object.metadata.deletion_timestamp.is_none() && self.is_owned(object) && self.is_managed(object)
+    }
+
     /// Deletes all managed objects of a set that asks for no gangs.
     fn delete_all(&self) -> Vec<Write> {
-        let is_ours = |object: &DynamicObject| {
-            let is_live = object.metadata.deletion_timestamp.is_none();
-            is_live && self.is_owned(object) && self.is_managed(object)
-        };
         let mut writes = Vec::new();
         for kind in kinds(&self.state.settings) {
-            let all = self.state.managed(&kind).by_index(self.namespace, self.name).filter(|object| is_ours(object));
+            let all =
+                self.state.managed(&kind).by_index(self.namespace, self.name).filter(|object| self.is_leftover(object));
             writes.extend(all.map(|object| Write::Delete { target: Target::of(&kind, object) }));
         }
         writes
@@ -262,21 +297,28 @@ impl<'a> JobSetReconciler<'a> {
             .collect();
         let mut writes = Vec::new();
         for (reference, group) in &desired {
-            let name = reference.pod_group_name();
-            let object = || objects::pod_group(self.set, gangs, group, &name, (version, &kind));
-            let comparison = self
-                .compare(&kind, &name, object, |current| objects::pod_group_correction(current, gangs, group, version));
+            let comparison = self.group(gangs, group, &reference.pod_group_name(), (version, &kind));
             writes.extend(comparison.into_write(regarding));
         }
         let names: std::collections::BTreeSet<String> = desired.iter().map(|(one, _)| one.pod_group_name()).collect();
-        let is_leftover = |object: &DynamicObject| {
-            let is_live = object.metadata.deletion_timestamp.is_none();
-            let is_unwanted = object.metadata.name.as_ref().is_some_and(|name| !names.contains(name));
-            is_live && is_unwanted && self.is_owned(object) && self.is_managed(object)
+        let is_unwanted = |object: &DynamicObject| {
+            object.metadata.name.as_ref().is_some_and(|name| !names.contains(name)) && self.is_leftover(object)
         };
         let leftover =
-            self.state.managed(&kind).by_index(self.namespace, self.name).filter(|object| is_leftover(object));
+            self.state.managed(&kind).by_index(self.namespace, self.name).filter(|object| is_unwanted(object));
         writes.extend(leftover.map(|object| Write::Delete { target: Target::of(&kind, object) }));
         writes
+    }
+
+    /// The PodGroup of this name, which is that of a group or of one of its replicas.
+    fn group(
+        &self,
+        gangs: &Gangs,
+        group: &GangGroup,
+        name: &str,
+        (version, kind): (NativeVersion, &ApiResource),
+    ) -> Comparison {
+        let object = || objects::pod_group(self.set, gangs, group, name, (version, kind));
+        self.compare(kind, name, object, |current| objects::pod_group_correction(current, gangs, group, version))
     }
 }

@@ -1,14 +1,16 @@
 //! Reconciles the PodGroup of a Job: created when the Job is a gang, with a minimum that follows the Job.
 
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::keys::annotations::{DISRUPTION_MODE, PREEMPTION_COST};
 use muster_api::owners::job::{self, JobGang};
+use muster_api::selector::Labels;
 use muster_api::wire::{Job, Pod, PodGroup};
 use serde_json::{Value, json};
 
 use super::{CONFLICT_RETRY, Plan, is_controlled_by, owner_reference, target, warning_event};
-use crate::disruption;
 use crate::state::State;
 use crate::write::{ObjectEvent, Target, Write};
+use crate::{disruption, group_annotations};
 use muster_reflector::Key;
 
 /// Decides what to write for a Job.
@@ -82,8 +84,15 @@ fn correction(gang: &JobGang, minimum: i64, group: &DynamicObject) -> Option<Val
         patch["spec"]["policy"]["gang"]["minCount"] = json!(minimum);
     }
     let mode = disruption::annotation(spec, gang.disruption_mode);
-    disruption::correct_annotation(&mut patch, group.metadata.annotations.as_ref(), mode.as_deref());
+    let annotations = group.metadata.annotations.as_ref();
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode);
+    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang));
     (patch != json!({})).then_some(patch)
+}
+
+/// The annotation with the cost of evicting the gang.
+fn cost(gang: &JobGang) -> Option<String> {
+    gang.preemption_cost.map(|cost| cost.to_string())
 }
 
 fn object(job: &Job, gang: &JobGang, minimum: i64, resource: &ApiResource) -> Value {
@@ -92,9 +101,13 @@ fn object(job: &Job, gang: &JobGang, minimum: i64, resource: &ApiResource) -> Va
     if !gang.priority_class_name.is_empty() {
         spec["priorityClassName"] = json!(gang.priority_class_name);
     }
+    let annotations: Labels = cost(gang).map(|cost| (PREEMPTION_COST.to_owned(), cost)).into_iter().collect();
     json!({
         "apiVersion": resource.api_version, "kind": resource.kind,
-        "metadata": {"name": gang.group, "namespace": job.metadata.namespace, "ownerReferences": [owner_reference(job)]},
+        "metadata": {
+            "name": gang.group, "namespace": job.metadata.namespace, "annotations": annotations,
+            "ownerReferences": [owner_reference(job)],
+        },
         "spec": spec,
     })
 }

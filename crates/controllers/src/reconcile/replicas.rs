@@ -14,6 +14,7 @@ use muster_api::later_pods::{LATER_PODS_MAX, reduced};
 use muster_api::owners::leader_worker_set::{self as lws, Replica, is_leader, labels};
 use muster_api::owners::requests::{add_multiple, requests_of};
 use muster_api::owners::{GangConfigError, event_reasons, references_group};
+use muster_api::preemption_cost::declared;
 use muster_api::resources::BaseUnits;
 use muster_api::selector::Labels;
 use muster_api::wire::condition::Condition;
@@ -154,6 +155,7 @@ fn gang(
         later_worker: worker,
         priority_class_name: leader.spec.priority_class_name.clone(),
         disruption_mode: disruption_mode(set)?,
+        preemption_cost: declared(set.metadata.annotations.as_ref()).map_err(|error| invalid(error.to_string()))?,
         set_annotations: set.metadata.annotations.clone().unwrap_or_default(),
     })
 }

@@ -4,4 +4,5 @@ mod faults;
 mod group_priorities;
 mod native;
 mod owner_condition;
+mod preemption_cost;
 mod test_cluster;

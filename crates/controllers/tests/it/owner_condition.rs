@@ -139,6 +139,32 @@ async fn refused_status_is_tried_rarely_and_stops_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn condition_that_is_invalid_is_not_sent_again_before_the_object_changes() {
+    let faults = Faults::none();
+    let cluster = TestCluster::new(faults.clone(), None).await;
+    cluster.create(&job("j")).await;
+    pass(5).await;
+    for _ in 0..3 {
+        faults.schedule(Method::PATCH, "/apis/batch/v1/namespaces/default/jobs/j/status", Fault::Invalid);
+    }
+    let group = ("muster.dev/v1alpha1", "PodGroup", "job-j");
+    for number in 0..180 {
+        cluster.set_conditions(group, &scheduled("False", "Unschedulable", &format!("{number} nodes."))).await;
+        pass(1).await;
+    }
+    assert_eq!(faults.pending(), 2, "one request in three minutes");
+    assert!(events(&cluster, "Job").await.is_empty(), "an event would be repeated with every change");
+    for left in [1, 0] {
+        cluster.annotate(&job("j"), "changed", &left.to_string()).await;
+        pass(120).await;
+        assert_eq!(faults.pending(), left, "one request for each change of the Job");
+    }
+    cluster.annotate(&job("j"), "changed", "at last").await;
+    pass(5).await;
+    assert_eq!(shown(&cluster, JOB).await, Some(triple("False", "Unschedulable", "179 nodes.")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn replicas_of_a_leader_worker_set_are_counted() {
     let cluster = TestCluster::new(Faults::none(), None).await;
     cluster.create(&leader_worker_set("l")).await;

@@ -103,6 +103,18 @@ impl TestCluster {
         listed.items.into_iter().map(|one| serde_json::to_value(one).unwrap()).collect()
     }
 
+    /// Sets an annotation of an object; an empty value removes it.
+    pub(crate) async fn annotate(&self, object: &Value, key: &str, value: &str) {
+        let value = if value.is_empty() { Value::Null } else { json!(value) };
+        self.patch(object, &json!({"metadata": {"annotations": {key: value}}})).await;
+    }
+
+    /// Changes an object by a merge patch.
+    pub(crate) async fn patch(&self, object: &Value, patch: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.api(object).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await.unwrap();
+    }
+
     /// Sets the conditions of an object, by API version, kind and name.
     pub(crate) async fn set_conditions(&self, object: (&str, &str, &str), conditions: &Value) {
         self.set_status(object, &json!({"conditions": conditions})).await;

@@ -5,7 +5,9 @@
 //! `controllers/src/reconcile/pods.rs` (references), `controllers/src/owner_condition` and
 //! `controllers/src/webhook/configurations.rs`.
 
-use muster_api::keys::annotations::{POD_GROUP, REPLICA_KEY, START, WORKLOAD};
+use muster_api::keys::annotations::{
+    DISRUPTION_MODE, LATER_PODS, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, START, WORKLOAD,
+};
 use muster_api::keys::conditions::GANG_SCHEDULED;
 use muster_api::other_schedulers::{scheduler_plugins, volcano};
 use muster_controllers::providers::yunikorn;
@@ -192,11 +194,14 @@ fn webhooks() -> Policy {
     }
 }
 
-/// Volcano's PodGroup has no status subresource, so the right to write the status covers the object. The minimums are
-/// those of LeaderWorkerSets that are written as Volcano's groups, for which the operator grants more.
+/// Volcano's PodGroup has no status subresource, so the right to write the status covers the object. The minimums and
+/// annotations are those of LeaderWorkerSets that are written as Volcano's groups, for which the operator grants more.
 fn volcano_groups() -> Policy {
     let mut variables = Vec::from(new_and_old(["metadata", "oldMetadata"], "metadata"));
+    variables.extend(new_and_old(["annotations", "oldAnnotations"], "metadata.annotations"));
     variables.extend(new_and_old(["spec", "oldSpec"], "spec"));
+    let metadata = [MAINTAINED, &["annotations"]].concat();
+    let annotations = [DISRUPTION_MODE, LATER_PODS, PREEMPTION_COST];
     Policy {
         name: "muster-own-volcano-writes",
         rules: vec![rule("scheduling.volcano.sh", &["podgroups"], &["UPDATE"])],
@@ -204,11 +209,12 @@ fn volcano_groups() -> Policy {
         variables,
         validations: vec![validation(
             &format!(
-                "{} && {}",
-                equal_except("variables.metadata", "variables.oldMetadata", MAINTAINED),
+                "{} && {} && {}",
+                equal_except("variables.metadata", "variables.oldMetadata", &metadata),
+                equal_except("variables.annotations", "variables.oldAnnotations", &annotations),
                 equal_except("variables.spec", "variables.oldSpec", &["minMember", "minResources"])
             ),
-            "changes the status and the minimums of Volcano's PodGroups, and nothing else",
+            "changes the status, the minimums and its own annotations of Volcano's PodGroups, and nothing else",
         )],
     }
 }

@@ -119,7 +119,11 @@ fn refused() -> Vec<Patch> {
         json!({"metadata": {"finalizers": ["example.org/stay"]}}),
     ];
     patches.extend(of_job.map(|body| (format!("{JOB}/status"), STRATEGIC, body)));
-    for body in [json!({"spec": {"queue": "other"}}), json!({"metadata": {"labels": {"app": "other"}}})] {
+    for body in [
+        json!({"spec": {"queue": "other"}}),
+        json!({"metadata": {"labels": {"app": "other"}}}),
+        json!({"metadata": {"annotations": {"volcano.sh/task-topology": "other"}}}),
+    ] {
         patches.push((format!("{GROUPS}/volcano"), MERGE, body));
     }
     patches
@@ -147,6 +151,7 @@ fn allowed() -> Vec<Patch> {
             json!({"status": {"conditions": [condition("muster.dev/GangScheduled", "False", "Unschedulable")]}}),
         ),
         (format!("{GROUPS}/volcano"), MERGE, json!({"status": {"phase": "Inqueue", "running": 0}})),
+        (format!("{GROUPS}/volcano"), MERGE, json!({"metadata": {"annotations": {"muster.dev/preemption-cost": "7"}}})),
     ]
 }
 

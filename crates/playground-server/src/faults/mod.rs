@@ -242,6 +242,7 @@ impl<S> Faulty<S> {
                 error_response(504, "Timeout", "Timeout: request did not complete within the allowed duration", None)
             }
             Some(Fault::Forbidden) => error_response(403, "Forbidden", "an injected refusal", None),
+            Some(Fault::Invalid) => error_response(422, "Invalid", "an injected refusal", None),
             Some(Fault::Failed(error)) => error_response(error.code(), error.reason(), "an injected failure", None),
             Some(Fault::Conflict) => error_response(409, "Conflict", CONFLICT, None),
             Some(Fault::Throttled { retry_after_seconds }) => {

@@ -25,6 +25,8 @@ pub enum Fault {
     Conflict,
     /// The response is 403, without effect: an API server that has just started has not loaded all RBAC rules yet.
     Forbidden,
+    /// The response is 422, without effect: an admission policy refuses the request.
+    Invalid,
     /// The response is 429, without effect.
     Throttled {
         /// The value of `Retry-After`.

@@ -11,7 +11,7 @@ use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES};
 use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
-use muster_api::{group, later_pods};
+use muster_api::{group, later_pods, preemption_cost};
 use serde_json::{Value, json};
 
 use super::StatusPatch;
@@ -19,7 +19,6 @@ use super::condition::CurrentStatus;
 use super::group_error::GroupError;
 use super::made_for::MadeFor;
 use super::parsed_group::{ParsedGroup, ParsedLaterPods};
-use crate::preemption_cost;
 
 /// A group object, independent of its dialect.
 #[derive(Clone, Debug)]
@@ -55,6 +54,7 @@ impl GroupObject {
     /// An object with its metadata only.
     pub(crate) fn with_metadata(metadata: &ObjectMeta) -> Self {
         let created = metadata.creation_timestamp.as_ref();
+        let cost = preemption_cost::declared(metadata.annotations.as_ref());
         Self {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             name: metadata.name.clone().unwrap_or_default(),
@@ -68,7 +68,7 @@ impl GroupObject {
             current_status: CurrentStatus::default(),
             made_for: MadeFor::of(metadata),
             members_since_ms: None,
-            preemption_cost: preemption_cost::declared(metadata.annotations.as_ref()).map_err(GroupError::from),
+            preemption_cost: cost.map(Option::unwrap_or_default).map_err(GroupError::from),
             priorities: BTreeMap::new(),
         }
     }

@@ -10,6 +10,7 @@ use muster_api::keys::annotations::START;
 use muster_api::keys::conditions::DISRUPTION_TARGET;
 use muster_api::keys::group_reasons::PREEMPTION_BY_SCHEDULER;
 use muster_api::owners::leader_worker_set::labels;
+use muster_api::preemption_cost;
 use muster_api::wire::Pod;
 use muster_api::wire::condition::Condition;
 use muster_clock::millis;
@@ -19,7 +20,6 @@ use muster_engine::model::pod::{Lifetime, Phase, PodName, PodRefusal, PodSpec, R
 use super::PREEMPTION_MESSAGE;
 use super::class::class;
 use super::unsupported::unsupported;
-use crate::preemption_cost;
 use crate::settings::Profile;
 use crate::start_stamp;
 
@@ -77,7 +77,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         Err(error) => (ClassSpec::default(), Some(error)),
     };
     let (preemption_cost, cost_error) = match preemption_cost::declared(pod.metadata.annotations.as_ref()) {
-        Ok(cost) => (cost, None),
+        Ok(cost) => (cost.unwrap_or(0), None),
         Err(error) => (0, Some(error)),
     };
     let flaw = flaw.or(cost_error);

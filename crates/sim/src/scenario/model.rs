@@ -580,6 +580,8 @@ pub enum Method {
 pub enum Answer {
     /// 409; the request has no effect.
     Conflict,
+    /// 422; the request has no effect.
+    Invalid,
     /// 429; the request has no effect.
     Throttled,
     /// 500; the request has no effect.
@@ -599,6 +601,7 @@ impl<'de> Deserialize<'de> for Answer {
         let value = Value::deserialize(deserializer)?;
         match (value.as_u64(), value.as_str()) {
             (Some(409), _) => Ok(Self::Conflict),
+            (Some(422), _) => Ok(Self::Invalid),
             (Some(429), _) => Ok(Self::Throttled),
             (Some(500), _) => Ok(Self::Internal),
             (Some(503), _) => Ok(Self::Unavailable),
@@ -606,7 +609,7 @@ impl<'de> Deserialize<'de> for Answer {
             (_, Some("lost")) => Ok(Self::Lost),
             (_, Some("answerLost")) => Ok(Self::AnswerLost),
             _ => {
-                let text = format!("{value}: must be one of 409, 429, 500, 503, 504, lost, answerLost");
+                let text = format!("{value}: must be one of 409, 422, 429, 500, 503, 504, lost, answerLost");
                 Err(de::Error::custom(text))
             }
         }

@@ -307,6 +307,7 @@ fn fault_of(answer: Answer) -> faults::Fault {
     use faults::ServerError;
     match answer {
         Answer::Conflict => faults::Fault::Conflict,
+        Answer::Invalid => faults::Fault::Invalid,
         Answer::Throttled => faults::Fault::Throttled { retry_after_seconds: 1 },
         Answer::Internal => faults::Fault::Failed(ServerError::Internal),
         Answer::Unavailable => faults::Fault::Failed(ServerError::Unavailable),
