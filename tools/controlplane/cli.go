@@ -40,7 +40,7 @@ func asApplet(run func([]string) error) func([]string) int {
 // upOptions are the parsed arguments of `up`.
 type upOptions struct {
 	folder, profile, gates string
-	with                   []string
+	with, objects          []string
 	fsync                  bool
 	flags                  moreFlags
 }
@@ -55,6 +55,11 @@ func parseUpOptions(args []string) (*upOptions, error) {
 	flags.Var(w.flags, "flag", "a flag of a program, instead of ours of that name, as `PROGRAM=--flag=value`; may be given often")
 	flags.Func("with", "more programs, as `NAME,NAME`: "+strings.Join(optional, ", "), func(names string) error {
 		w.with = append(w.with, strings.Split(names, ",")...)
+		return nil
+	})
+	objects := "a `PATH`, file or folder, of objects to create before the optional programs start; may be given often"
+	flags.Func("objects", objects, func(path string) error {
+		w.objects = append(w.objects, path)
 		return nil
 	})
 	if err := flags.Parse(args); err != nil {
@@ -81,7 +86,7 @@ func up(args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.startAll(); err != nil {
+	if err := p.startAll(options.objects); err != nil {
 		// The folder stays, so that the logs can be read; the processes do not.
 		for _, program := range p.Programs {
 			err = errors.Join(err, p.stop(program, true))
@@ -119,7 +124,8 @@ func newPlane(w *upOptions) (*plane, error) {
 			return nil, fmt.Errorf("up: --flag %s=...: the programs are %s", name, strings.Join(programs, ", "))
 		}
 	}
-	p := &plane{Version: kubernetesVersion(), Profile: w.profile, Programs: programs, Ready: map[string][]string{}}
+	p := &plane{Version: kubernetesVersion(), Profile: w.profile, Programs: programs,
+		Ready: map[string][]string{}, Environment: map[string][]string{}}
 	if p.Ports, err = freePorts(portNames(programs)); err != nil {
 		return nil, err
 	}
@@ -157,9 +163,21 @@ func portNames(programs []string) []string {
 	return names
 }
 
-// startAll starts each program when the previous one can be used.
-func (p *plane) startAll() error {
-	for _, program := range p.Programs {
+// startAll starts each program when the previous one can be used, the optional ones when the objects are there too.
+func (p *plane) startAll(objects []string) error {
+	if err := p.startEach(p.Programs[:len(always)]); err != nil {
+		return err
+	}
+	for _, path := range objects {
+		if err := p.apply(path); err != nil {
+			return err
+		}
+	}
+	return p.startEach(p.Programs[len(always):])
+}
+
+func (p *plane) startEach(programs []string) error {
+	for _, program := range programs {
 		for _, step := range []func(string) error{p.beforeStart, p.launch, p.awaitReady, p.afterStart} {
 			if err := step(program); err != nil {
 				return err

@@ -1,6 +1,7 @@
-// The managers of JobSet, LeaderWorkerSet and Kueue, as processes next to the plane instead of pods.
+// The managers of JobSet, LeaderWorkerSet and of the projects that Muster works with, as processes next to the plane
+// instead of pods.
 //
-// Each has a bundle, built by managers/build: its binary, and the `config` folder of its module. That folder is
+// Each has a bundle, built by managers/build: its binary, and the manifests of its module. One overlay of them is
 // installed, except what only a pod needs; the webhooks are called by URL instead of by service.
 package main
 
@@ -18,7 +19,16 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-var managers = []string{"jobset", "lws", "kueue"}
+var managers = []string{"jobset", "lws", "kueue", "trainer", "kuberay", "mpi-operator"}
+
+// overlays are the folders in the bundles that are installed, of those that have it elsewhere.
+var overlays = map[string]string{
+	"trainer":      "manifests/overlays/manager",
+	"mpi-operator": "manifests/overlays/standalone",
+}
+
+// settingsKey is the key of a manager's configuration file in its ConfigMap.
+const settingsKey = "controller_manager_config.yaml"
 
 type object = map[string]any
 
@@ -27,7 +37,7 @@ type manifests struct {
 	objects  []object // to be there before the manager
 	webhooks []object // to be there only when it can answer: without it they refuse everything
 	account  object   // the manager's service account
-	settings object   // its configuration file
+	settings object   // its configuration file, if it has one
 }
 
 func managerPort(name string) string { return name + "-webhook" }
@@ -51,7 +61,11 @@ func (p *plane) addManager(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := p.kubectl("kustomize", filepath.Join(folder, "config", "default"))
+	overlay, elsewhere := overlays[name]
+	if !elsewhere {
+		overlay = "config/default"
+	}
+	text, err := p.kubectl("kustomize", filepath.Join(folder, overlay))
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +79,18 @@ func (p *plane) addManager(name string) ([]string, error) {
 	if err := p.writeAccount(name, found.account); err != nil {
 		return nil, err
 	}
-	p.settle(name, found.settings)
+	flags := p.flags(name)
 	files := map[string]any{
-		name + ".objects.json":  object{"apiVersion": "v1", "kind": "List", "items": found.objects},
-		name + ".webhooks.json": object{"apiVersion": "v1", "kind": "List", "items": found.webhooks},
-		name + ".settings.json": found.settings,
+		name + ".objects.json": object{"apiVersion": "v1", "kind": "List", "items": found.objects},
+	}
+	if len(found.webhooks) > 0 {
+		files[name+".webhooks.json"] = object{"apiVersion": "v1", "kind": "List", "items": found.webhooks}
+	}
+	if found.settings != nil {
+		p.settle(name, found.settings)
+		file := name + ".settings.json"
+		files[file] = found.settings
+		flags = append(flags, "--config="+p.path(file))
 	}
 	for file, value := range files {
 		text, err := json.MarshalIndent(value, "", " ")
@@ -80,12 +101,7 @@ func (p *plane) addManager(name string) ([]string, error) {
 			return nil, err
 		}
 	}
-	return []string{
-		filepath.Join(folder, "manager"),
-		"--config=" + p.path(name+".settings.json"),
-		"--kubeconfig=" + p.path(name+".kubeconfig"),
-		"--zap-log-level=info",
-	}, nil
+	return append([]string{filepath.Join(folder, "manager")}, flags...), nil
 }
 
 func sortManifests(text []byte) (*manifests, error) {
@@ -108,7 +124,10 @@ func sortManifests(text []byte) (*manifests, error) {
 		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
 			found.webhooks = append(found.webhooks, one)
 		case "ConfigMap":
-			if err := yaml.Unmarshal([]byte(at(one, "data", "controller_manager_config.yaml")), &found.settings); err != nil {
+			settings := at(one, "data", settingsKey)
+			if settings == "" {
+				found.objects = append(found.objects, one)
+			} else if err := yaml.Unmarshal([]byte(settings), &found.settings); err != nil {
 				return nil, err
 			}
 		case "Deployment", "Service", "Secret": // the process and its files take their place
@@ -117,8 +136,11 @@ func sortManifests(text []byte) (*manifests, error) {
 			return nil, fmt.Errorf("an object of kind %v: nothing is known of it here", kind)
 		}
 	}
-	if found.account == nil || found.settings == nil || len(found.webhooks) == 0 {
-		return nil, fmt.Errorf("no service account, no configuration, or no webhooks in it")
+	if found.account == nil {
+		return nil, fmt.Errorf("no service account in it")
+	}
+	if (found.settings == nil) != (len(found.webhooks) == 0) {
+		return nil, fmt.Errorf("only one of a configuration and webhooks in it: how to configure the webhooks is unknown")
 	}
 	return found, nil
 }
@@ -163,8 +185,8 @@ func (p *plane) writeAccount(name string, account object) error {
 		return err
 	}
 	// The file names are fixed.
-	folder := p.cert(managerPort(name))
-	if err := os.Mkdir(folder, 0o700); err != nil {
+	folder := p.certificateFolder(name)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
 	for from, to := range map[string]string{"server.crt": "tls.crt", "server.key": "tls.key"} {
@@ -175,13 +197,57 @@ func (p *plane) writeAccount(name string, account object) error {
 	return nil
 }
 
+// certificateFolder is where a manager looks for the certificate of its webhooks.
+func (p *plane) certificateFolder(name string) string {
+	if name == "trainer" {
+		// Its configuration has no field for it: the library's default, in TMPDIR.
+		return filepath.Join(p.path(name+".tmp"), "k8s-webhook-server", "serving-certs")
+	}
+	return p.cert(managerPort(name))
+}
+
+func (p *plane) health(name string) string { return fmt.Sprintf("127.0.0.1:%d", p.Ports[name]) }
+
+// flags are those that replace what a pod has from its Deployment, and the settings of a manager without a
+// configuration file. Its environment is set, and its health is registered as a readiness check.
+func (p *plane) flags(name string) []string {
+	kubeconfig := p.path(name + ".kubeconfig")
+	switch name {
+	case "kuberay":
+		p.Ready[name] = append(p.Ready[name], "http://"+p.health(name)+"/readyz")
+		return []string{
+			"--kubeconfig=" + kubeconfig,
+			"--health-probe-bind-address=" + p.health(name),
+			"--metrics-addr=0",
+			"--enable-leader-election=false",
+			fmt.Sprintf("--qps=%d", clientQPS),
+			fmt.Sprintf("--burst=%d", clientBurst),
+		}
+	case "mpi-operator":
+		// It always elects a leader; it is healthy before it is the leader. KUBECONFIG would take precedence.
+		p.Environment[name] = []string{"KUBECONFIG=", "HEALTH_ADDRESS=" + p.health(name)}
+		p.Ready[name] = append(p.Ready[name], "http://"+p.health(name)+"/healthz")
+		return []string{
+			"--kubeConfig=" + kubeconfig,
+			"--lock-namespace=mpi-operator",
+			fmt.Sprintf("--kube-api-qps=%d", clientQPS),
+			fmt.Sprintf("--kube-api-burst=%d", clientBurst),
+		}
+	case "trainer":
+		p.Environment[name] = []string{"TMPDIR=" + p.path(name+".tmp")}
+	}
+	p.Ready[name] = append(p.Ready[name], "http://"+p.health(name)+"/readyz")
+	return []string{"--kubeconfig=" + kubeconfig, "--zap-log-level=info"}
+}
+
 // settle adapts the configuration file from a pod to a process on loopback.
 func (p *plane) settle(name string, settings object) {
-	health := fmt.Sprintf("127.0.0.1:%d", p.Ports[name])
-	settings["health"] = object{"healthProbeBindAddress": health}
+	settings["health"] = object{"healthProbeBindAddress": p.health(name)}
 	settings["metrics"] = object{"bindAddress": "0"}
 	settings["leaderElection"] = object{"leaderElect": false}
-	settings["internalCertManagement"] = object{"enable": false}
+	settings["clientConnection"] = object{"qps": clientQPS, "burst": clientBurst}
+	webhook := object{"host": "127.0.0.1", "port": p.Ports[managerPort(name)]}
+	settings["webhook"] = webhook
 	switch name {
 	case "jobset":
 		// Elastic sets: their counts can be changed while they run.
@@ -189,12 +255,12 @@ func (p *plane) settle(name string, settings object) {
 	case "kueue":
 		// It wants its certificates in a fixed folder.
 		settings["featureGates"] = object{"VisibilityOnDemand": false}
+	case "trainer":
+		settings["certManagement"] = object{"enable": false}
+		return
 	}
-	settings["clientConnection"] = object{"qps": clientQPS, "burst": clientBurst}
-	settings["webhook"] = object{
-		"host": "127.0.0.1", "port": p.Ports[managerPort(name)], "certDir": p.cert(managerPort(name)),
-	}
-	p.Ready[name] = append(p.Ready[name], "http://"+health+"/readyz")
+	settings["internalCertManagement"] = object{"enable": false}
+	webhook["certDir"] = p.certificateFolder(name)
 }
 
 // beforeStart installs what a manager needs, afterStart what needs the manager.
@@ -202,7 +268,7 @@ func (p *plane) beforeStart(program string) error {
 	if !slices.Contains(managers, program) {
 		return nil
 	}
-	if err := p.apply(program + ".objects.json"); err != nil {
+	if err := p.apply(p.path(program + ".objects.json")); err != nil {
 		return err
 	}
 	_, err := p.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
@@ -213,11 +279,16 @@ func (p *plane) afterStart(program string) error {
 	if !slices.Contains(managers, program) {
 		return nil
 	}
-	return p.apply(program + ".webhooks.json")
+	webhooks := p.path(program + ".webhooks.json")
+	if _, err := os.Stat(webhooks); err != nil {
+		return nil // it has none
+	}
+	return p.apply(webhooks)
 }
 
-func (p *plane) apply(file string) error {
-	_, err := p.kubectl("apply", "--server-side", "--filename", p.path(file))
+// apply creates the objects of a file, or of all files of a folder.
+func (p *plane) apply(path string) error {
+	_, err := p.kubectl("apply", "--server-side", "--filename", path)
 	return err
 }
 

@@ -28,6 +28,8 @@ type plane struct {
 	Programs []string `json:"programs"`
 	// By program, the URLs that answer with success once it can be used.
 	Ready map[string][]string `json:"ready"`
+	// By program, what it has in its environment besides ours, as NAME=VALUE.
+	Environment map[string][]string `json:"environment"`
 
 	authority *authority // only while the folder is filled
 }

@@ -43,6 +43,7 @@ func (p *plane) launch(program string) error {
 	defer log.Close()
 	process := exec.Command(command[0], command[1:]...)
 	process.Dir = p.Folder
+	process.Env = append(os.Environ(), p.Environment[program]...)
 	process.Stdout, process.Stderr = log, log
 	process.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := process.Start(); err != nil {
