@@ -4,7 +4,7 @@
 
 use k8s_openapi::NamespaceResourceScope;
 use muster_api::wire::object::{Kind, Object};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A pod.
 pub type UntypedPod = Object<UntypedPodKind>;
@@ -24,7 +24,7 @@ impl Kind for UntypedPodKind {
 }
 
 /// The fields of a pod's spec that kubelets use.
-const SPEC_FIELDS: [&str; 11] = [
+const SPEC_FIELDS: [&str; 12] = [
     "nodeName",
     "restartPolicy",
     "activeDeadlineSeconds",
@@ -36,6 +36,7 @@ const SPEC_FIELDS: [&str; 11] = [
     "affinity",
     "tolerations",
     "hostNetwork",
+    "volumes",
 ];
 /// The fields of a container that kubelets use.
 const CONTAINER_FIELDS: [&str; 7] = ["name", "image", "command", "args", "resources", "ports", "restartPolicy"];
@@ -51,6 +52,12 @@ pub fn strip_unused_fields(pod: &mut UntypedPod) {
     for list in ["containers", "initContainers"] {
         let containers = pod.spec.get_mut(list).and_then(Value::as_array_mut);
         containers.into_iter().flatten().for_each(|container| keep(container, &CONTAINER_FIELDS));
+    }
+    if let Some(volumes) = pod.spec.get_mut("volumes").and_then(Value::as_array_mut) {
+        volumes.retain(|volume| volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object());
+        for volume in volumes.iter_mut().filter(|volume| volume["ephemeral"].is_object()) {
+            volume["ephemeral"] = json!({});
+        }
     }
 }
 

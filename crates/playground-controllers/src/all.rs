@@ -9,18 +9,19 @@ use muster_playground_client::task::Task;
 
 use super::{
     Budgets, Deployments, JobSets, Jobs, LeaderWorkerSets, NodeLifecycle, NodeLifecycleSettings, PodGc, PodGcSettings,
-    Replicas, StatefulSets, jobset,
+    Replicas, StatefulSets, StorageDrivers, VolumeSettings, Volumes, jobset,
 };
 
 /// How long to wait before a failed installation of a definition is retried.
 const INSTALL_RETRY: Duration = Duration::from_secs(1);
 
-/// The controllers of nodes, disruption budgets, jobs and sets of pods. They run until this is dropped.
+/// The controllers of nodes, disruption budgets, jobs, sets of pods and volumes. They run until this is dropped.
 #[derive(Debug)]
 pub struct Controllers {
     nodes: (NodeLifecycle, Budgets, PodGc),
     jobs: (Jobs, JobSets),
     sets: (Replicas, Deployments, StatefulSets, LeaderWorkerSets),
+    storage: (Volumes, StorageDrivers),
     _install: Task,
 }
 
@@ -40,7 +41,9 @@ impl Controllers {
             StatefulSets::start(client.clone(), clock),
             LeaderWorkerSets::start(client.clone(), clock),
         );
-        Self { nodes: (lifecycle, budgets, pod_gc), jobs, sets, _install: install }
+        let volumes = Volumes::start(client.clone(), VolumeSettings::default(), clock);
+        let storage = (volumes, StorageDrivers::start(client.clone(), clock));
+        Self { nodes: (lifecycle, budgets, pod_gc), jobs, sets, storage, _install: install }
     }
 
     /// Waits until one of the controllers has ended, which happens only by a bug, and returns its name.
@@ -58,6 +61,8 @@ impl Controllers {
             &deployments.task,
             &stateful_sets.task,
             &leader_workers.task,
+            &self.storage.0.task,
+            &self.storage.1.task,
         ];
         select_all(tasks.map(|task| Box::pin(task.ended()))).await.0
     }

@@ -1,5 +1,5 @@
-//! The controllers of a small cluster, as plain API clients: the parts of kube-controller-manager, the JobSet manager
-//! and the LeaderWorkerSet manager that pods and nodes need.
+//! The controllers of a small cluster, as plain API clients: the parts of kube-controller-manager, the JobSet manager,
+//! the LeaderWorkerSet manager and CSI drivers that pods and nodes need.
 //!
 //! [`Controllers`] starts all of them:
 //!
@@ -14,6 +14,8 @@
 //! | [`Deployments`] | deployments have no replica sets |
 //! | [`StatefulSets`] | stateful sets have no pods |
 //! | [`LeaderWorkerSets`] | the kind is not installed, and its groups have no stateful sets |
+//! | [`Volumes`] | claims stay pending, ephemeral ones are not made, and no deleted claim or volume goes |
+//! | [`StorageDrivers`] | no volumes are made, and none are attached |
 //!
 //! They use only `kube::Client` and its watches, and so run against a real cluster too.
 //! Must not depend on the internals of the API server, the scheduler or the kubelets.
@@ -34,10 +36,13 @@ mod owners;
 pub mod pod_gc;
 mod pod_record;
 mod reconcile;
-mod recorder;
 pub mod replicas;
 mod revisions;
 pub mod stateful;
+pub mod storage_drivers;
+pub mod volumes;
+
+use muster_playground_client::recorder;
 
 pub use all::Controllers;
 pub use budgets::Budgets;
@@ -49,3 +54,5 @@ pub use node_lifecycle::{NodeLifecycle, NodeLifecycleSettings};
 pub use pod_gc::{PodGc, PodGcSettings};
 pub use replicas::Replicas;
 pub use stateful::StatefulSets;
+pub use storage_drivers::StorageDrivers;
+pub use volumes::{VolumeSettings, Volumes};

@@ -1,9 +1,10 @@
-//! A pod as controllers need it: owner, node and status, and nothing else.
+//! A pod as controllers need it: owner, node, claims and status, and nothing else.
 //!
 //! Several controllers cache all pods, so unused fields are not kept.
 
 use jiff::Timestamp;
 use k8s_openapi::NamespaceResourceScope;
+use k8s_openapi::api::core::v1::EphemeralVolumeSource;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::ResourceExt;
 use muster_api::toleration::WrittenToleration;
@@ -43,6 +44,7 @@ pub(crate) struct PodRecordSpec {
 pub(crate) struct VolumeRecord {
     pub(crate) name: String,
     pub(crate) persistent_volume_claim: Option<ClaimRecord>,
+    pub(crate) ephemeral: Option<EphemeralVolumeSource>,
 }
 
 /// The PersistentVolumeClaim of a volume.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::storage::v1::{CSINode, CSIStorageCapacity};
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use muster_playground_client::api_errors::{is_conflict, is_not_found};
@@ -16,6 +17,7 @@ use serde_json::Value;
 
 use super::node_objects;
 use super::state_machine::{ApiRequest, NodeTask, Operation, Outcome};
+use super::storage_objects;
 use crate::shape::NodeShape;
 
 const LEASES: &str = "kube-node-lease";
@@ -84,14 +86,40 @@ impl NodeRequests<'_> {
     async fn register(&self) -> Result<(), kube::Error> {
         let body = node_objects::node(self.shape, self.index, self.now);
         let node: UntypedNode = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
-        match self.api().create(&PostParams::default(), &node).await {
+        let node = match self.api().create(&PostParams::default(), &node).await {
             Err(error) if is_conflict(&error) => {
                 let labels = Patch::Merge(node_objects::labels_patch(self.shape));
-                self.api().patch(&self.shape.name, &PatchParams::default(), &labels).await?;
-                self.post_status().await
+                let node = self.api().patch(&self.shape.name, &PatchParams::default(), &labels).await?;
+                self.post_status().await?;
+                node
             }
-            answer => answer.map(drop),
+            answer => answer?,
+        };
+        self.publish_storage(&node).await
+    }
+
+    /// Writes the drivers of the node, and creates the pools that it reaches.
+    async fn publish_storage(&self, node: &UntypedNode) -> Result<(), kube::Error> {
+        if let Some(body) = storage_objects::csi_node(self.shape, node) {
+            let csi_nodes: Api<CSINode> = Api::all(self.client.clone());
+            let csi_node = serde_json::from_value(body.clone()).map_err(kube::Error::SerdeError)?;
+            match csi_nodes.create(&PostParams::default(), &csi_node).await {
+                Err(error) if is_conflict(&error) => {
+                    let parameters = PatchParams::default();
+                    csi_nodes.patch(&self.shape.name, &parameters, &Patch::Merge(body)).await.map(drop)
+                }
+                answer => answer.map(drop),
+            }?;
         }
+        for body in storage_objects::pools(self.shape) {
+            let pools: Api<CSIStorageCapacity> = Api::namespaced(self.client.clone(), storage_objects::POOLS);
+            let pool = serde_json::from_value(body).map_err(kube::Error::SerdeError)?;
+            match pools.create(&PostParams::default(), &pool).await {
+                Err(error) if is_conflict(&error) => {}
+                answer => drop(answer?),
+            }
+        }
+        Ok(())
     }
 
     async fn post_status(&self) -> Result<(), kube::Error> {

@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::FuturesUnordered;
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, stream};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolume, PersistentVolumeClaim};
+use k8s_openapi::api::storage::v1::{CSIDriver, VolumeAttachment};
 use kube::Client;
 use kube::api::Api;
 use muster_api::wire::Node;
 use muster_clock::Clock;
+use muster_playground_client::recorder::{EventQueue, EventType};
 use muster_playground_client::untyped::{UntypedPod, strip_unused_fields};
 use muster_playground_client::watch::watch;
 use muster_reflector::{Cache, Delta, Selection, key_of};
@@ -23,6 +26,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::KubeletSettings;
 use super::api_requests::send;
 use super::state_machine::{ApiRequest, Event, Operation, Outcome, StateMachine};
+use super::volumes::VolumeEvent;
 use crate::shape::NodeShape;
 
 /// A command from the owner of the handle.
@@ -39,6 +43,7 @@ type Call = Pin<Box<dyn Future<Output = (Operation, Outcome)> + Send>>;
 pub(super) struct Driver {
     client: Client,
     machine: StateMachine,
+    events: EventQueue,
     clock: Clock,
     commands: Commands,
     requests_max: usize,
@@ -52,6 +57,7 @@ enum Wakeup {
     Command(Command, oneshot::Sender<()>),
     Pod(Delta<UntypedPod>),
     Node(Delta<Node>),
+    Volume(Box<VolumeEvent>),
     Done(Operation, Outcome),
     Time,
     End,
@@ -66,6 +72,7 @@ impl Driver {
         commands: Commands,
     ) -> Self {
         Self {
+            events: EventQueue::start(client.clone(), clock, "kubelet"),
             client,
             machine: StateMachine::new(nodes, settings, clock.now()),
             clock,
@@ -82,9 +89,10 @@ impl Driver {
         let pods = watch(Api::<UntypedPod>::all(self.client.clone()), bound);
         let mut pods = pods.map(|event| event.modify(strip_unused_fields));
         let mut nodes = watch(Api::<Node>::all(self.client.clone()), Selection::default());
+        let mut volumes = self.watch_volumes();
         loop {
             self.send_requests();
-            match self.wait(&mut pods, &mut nodes).await {
+            match self.wait(&mut pods, &mut nodes, &mut volumes).await {
                 Wakeup::Command(command, done) => {
                     let event = match command {
                         Command::Kill(node) => Event::Kill(node),
@@ -99,6 +107,7 @@ impl Driver {
                     self.machine.observe(self.clock.now(), Event::Node(Box::new(node)));
                 }
                 Wakeup::Node(Delta::ListDone) => self.machine.observe(self.clock.now(), Event::NodesListed),
+                Wakeup::Volume(event) => self.machine.observe(self.clock.now(), Event::Volume(event)),
                 Wakeup::Node(_) | Wakeup::Time => {}
                 Wakeup::Done(operation, outcome) => {
                     self.machine.observe(self.clock.now(), Event::Done(operation, outcome));
@@ -110,6 +119,9 @@ impl Driver {
 
     fn send_requests(&mut self) {
         self.waiting.extend(self.machine.tick(self.clock.now()));
+        for event in self.machine.take_events() {
+            self.events.record(event.pod, EventType::Warning, "FailedMount", event.message);
+        }
         while self.calls.len() < self.requests_max
             && let Some(request) = self.waiting.pop_front()
         {
@@ -119,6 +131,17 @@ impl Driver {
             };
             self.calls.push(Box::pin(send(self.client.clone(), request, shape, self.clock.now())));
         }
+    }
+
+    fn watch_volumes(&self) -> impl Stream<Item = VolumeEvent> + Unpin + 'static {
+        let client = || self.client.clone();
+        let all = Selection::default;
+        stream::select_all([
+            watch(Api::<CSIDriver>::all(client()), all()).map(VolumeEvent::Driver).boxed(),
+            watch(Api::<PersistentVolume>::all(client()), all()).map(VolumeEvent::Volume).boxed(),
+            watch(Api::<PersistentVolumeClaim>::all(client()), all()).map(VolumeEvent::Claim).boxed(),
+            watch(Api::<VolumeAttachment>::all(client()), all()).map(VolumeEvent::Attachment).boxed(),
+        ])
     }
 
     /// A stopped kubelet does not send its queued requests either.
@@ -133,6 +156,7 @@ impl Driver {
         &mut self,
         pods: &mut (impl Stream<Item = Delta<UntypedPod>> + Unpin),
         nodes: &mut (impl Stream<Item = Delta<Node>> + Unpin),
+        volumes: &mut (impl Stream<Item = VolumeEvent> + Unpin),
     ) -> Wakeup {
         let wakeup = self.machine.next_wakeup();
         let left = wakeup.map(|time| until(self.clock.now(), time));
@@ -142,6 +166,7 @@ impl Driver {
                 command.map_or(Wakeup::End, |(command, done)| Wakeup::Command(command, done))
             }
             event = nodes.next() => event.map_or(Wakeup::End, Wakeup::Node),
+            event = volumes.next() => event.map_or(Wakeup::End, |event| Wakeup::Volume(Box::new(event))),
             event = pods.next() => event.map_or(Wakeup::End, Wakeup::Pod),
             Some((operation, outcome)) = self.calls.next(), if !self.calls.is_empty() => {
                 Wakeup::Done(operation, outcome)

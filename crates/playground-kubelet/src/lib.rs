@@ -10,6 +10,7 @@ mod api_requests;
 mod behavior;
 mod desired_status;
 mod driver;
+mod mounting;
 mod node_objects;
 mod node_tasks;
 mod pod_lifecycle;
@@ -17,8 +18,10 @@ mod pod_worker;
 mod rendezvous;
 pub mod shape;
 mod state_machine;
+mod storage_objects;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,7 +33,7 @@ use muster_playground_client::task::Task;
 use tokio::sync::{mpsc, oneshot};
 
 use self::driver::{Command, Driver};
-pub use self::shape::{Domain, NodeShape, Pool, PoolTaint, Shape, ShapeError};
+pub use self::shape::{Domain, NodeShape, Pool, PoolCapacity, PoolDriver, PoolTaint, Shape, ShapeError};
 
 /// How often kubelets send heartbeats, and how fast time passes in their containers.
 #[derive(Clone, Copy, Debug)]

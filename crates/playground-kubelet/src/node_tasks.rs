@@ -69,7 +69,11 @@ impl StateMachine {
     pub(super) fn observe_node(&mut self, node: &Node) {
         let Some(&index) = node.metadata.name.as_ref().and_then(|name| self.by_name.get(name)) else { return };
         let state = &mut self.nodes[index];
-        state.labels = node.metadata.labels.clone().unwrap_or_default();
+        let labels = node.metadata.labels.clone().unwrap_or_default();
+        if std::mem::replace(&mut state.labels, labels) != state.labels {
+            // They determine which volumes the node can access.
+            self.dirty.extend(state.pods.iter().cloned());
+        }
         if let Ok(taints) = WrittenTaint::validate_all(&node.spec.taints, &FieldPath::Root("spec.taints")) {
             state.taints = taints;
         }

@@ -18,6 +18,8 @@ const DEADLINE_MESSAGE: &str = "Pod was active on the node longer than the speci
 /// The current stage of a pod.
 #[derive(Clone, Debug, PartialEq)]
 enum Stage {
+    /// Admitted; the volumes cannot be mounted yet.
+    Mounting,
     /// Admitted; the containers start at this time.
     Starting {
         at: Timestamp,
@@ -61,6 +63,28 @@ impl PodLifecycle {
     pub(super) fn admitted(behavior: Behavior, now: Timestamp) -> Self {
         let stage = Stage::Starting { at: later(now, behavior.start_ms) };
         Self { behavior: Some(behavior), admitted: now, stage, restarts: 0, last: None, rendezvous_at: None }
+    }
+
+    /// A pod that the node admits now, and that starts when its volumes can be mounted.
+    pub(super) fn mounting(behavior: Behavior, now: Timestamp) -> Self {
+        Self { stage: Stage::Mounting, ..Self::admitted(behavior, now) }
+    }
+
+    /// Whether the pod waits for its volumes.
+    pub(super) fn is_mounting(&self) -> bool {
+        matches!(self.stage, Stage::Mounting)
+    }
+
+    /// The volumes of the pod are mounted now.
+    pub(super) fn mounted(&mut self, now: Timestamp) {
+        if let (Stage::Mounting, Some(behavior)) = (&self.stage, &self.behavior) {
+            self.stage = Stage::Starting { at: later(now, behavior.start_ms) };
+        }
+    }
+
+    /// When the node admitted the pod.
+    pub(super) fn admitted_at(&self) -> Timestamp {
+        self.admitted
     }
 
     /// A pod that is already running according to its status.
@@ -116,7 +140,9 @@ impl PodLifecycle {
             Stage::Stopping { ends: before, ran_since } => {
                 Stage::Stopping { ends: (*before).min(ends), ran_since: *ran_since }
             }
-            Stage::Starting { .. } | Stage::BackOff { .. } => Stage::Stopping { ends: now, ran_since: None },
+            Stage::Mounting | Stage::Starting { .. } | Stage::BackOff { .. } => {
+                Stage::Stopping { ends: now, ran_since: None }
+            }
         };
     }
 
@@ -124,6 +150,7 @@ impl PodLifecycle {
     pub(super) fn next_change(&self) -> Option<Timestamp> {
         let behavior = self.behavior.as_ref()?;
         let own = match &self.stage {
+            Stage::Mounting => None,
             Stage::Starting { at } => Some(*at),
             Stage::Running { since, ready: false } => {
                 let ready = later(*since, behavior.ready_after_ms);
@@ -196,7 +223,7 @@ impl PodLifecycle {
             }
             Stage::Running { since, .. } => Stage::Running { since: *since, ready: true },
             Stage::Stopping { ran_since, .. } => Stage::Terminated(Some(Box::new(self.stopped(*ran_since, due)))),
-            Stage::Terminated(_) => return,
+            Stage::Mounting | Stage::Terminated(_) => return,
         };
     }
 
@@ -226,7 +253,7 @@ impl PodLifecycle {
     /// The status to report now; nothing to keep the current one.
     pub(super) fn status(&self) -> Option<DesiredStatus> {
         match &self.stage {
-            Stage::Starting { .. } => {
+            Stage::Mounting | Stage::Starting { .. } => {
                 Some(self.build_status("Pending", ContainerState::Waiting("ContainerCreating"), false))
             }
             Stage::Running { since, ready } => {

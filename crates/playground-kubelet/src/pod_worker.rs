@@ -16,6 +16,7 @@ use super::desired_status::{Addresses, DesiredStatus};
 use super::node_objects::{host_address, pod_address};
 use super::pod_lifecycle::PodLifecycle;
 use super::state_machine::{ApiRequest, Attempt, Operation, Outcome, PodState, StateMachine, Timer};
+use super::volumes::claim_volumes;
 
 const INVALID_ANNOTATION: &str = "InvalidPlaygroundAnnotation";
 
@@ -50,6 +51,7 @@ impl StateMachine {
     /// Removes a deleted pod with its timer.
     pub(super) fn forget_pod(&mut self, key: &Key) {
         self.set_timer(key, None);
+        self.stop_mounting(key);
         if let Some(pod) = self.pods.remove(key) {
             self.nodes[pod.node].pods.remove(key);
             if let Some(lifecycle) = &pod.lifecycle {
@@ -87,12 +89,14 @@ impl StateMachine {
             pod.set_lifecycle(lifecycle);
         }
         pod.advance(now);
+        let report_due = self.mount(key, now);
         self.complete_rendezvous(key, now);
         let pod = self.pods.get_mut(key)?;
         let request = pod.next_request(key, now);
         let times = [
             pod.lifecycle.as_ref().and_then(PodLifecycle::next_change),
             pod.attempt.due.filter(|_| !pod.attempt.in_flight),
+            report_due,
         ];
         self.set_timer(key, times.into_iter().flatten().min());
         request
@@ -134,6 +138,7 @@ impl StateMachine {
                 allocatable: &node.shape.allocatable_units,
             };
             match requirements.admit(&node_info, others) {
+                Ok(()) if !claim_volumes(&pod.observed).is_empty() => PodLifecycle::mounting(behavior, now),
                 Ok(()) => PodLifecycle::admitted(behavior, now),
                 Err(rejection) => rejected(&rejection),
             }
@@ -191,6 +196,7 @@ impl PodState {
             in_flight_status: None,
             attempt: Attempt::default(),
             deletion_accepted: false,
+            mount_report: None,
             timer_due: None,
         }
     }

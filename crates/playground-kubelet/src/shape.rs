@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::names::{check_dns_subdomain, check_label_key, check_label_value};
+use muster_api::quantity::Quantity;
 use muster_api::resources::{self, BaseUnits, Place, WrittenResources};
 use muster_api::selector::Labels;
 use muster_api::toleration::{Taint, WrittenTaint};
@@ -64,6 +65,43 @@ pub struct Pool {
     /// How the nodes are laid out over domains.
     #[serde(default)]
     pub domains: Vec<Domain>,
+    /// The CSI drivers on every node.
+    #[serde(default)]
+    pub drivers: Vec<PoolDriver>,
+    /// The storage that the nodes reach.
+    #[serde(default)]
+    pub capacities: Vec<PoolCapacity>,
+}
+
+/// A CSI driver on every node of a pool.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PoolDriver {
+    /// The name of the driver.
+    pub name: String,
+    /// How many volumes of the driver a node takes; any number if left out.
+    #[serde(default)]
+    pub attach_limit: Option<u32>,
+}
+
+/// Storage of a class: a pool for each value of a node label.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PoolCapacity {
+    /// The storage class.
+    pub storage_class: String,
+    /// The size of each pool.
+    pub capacity: String,
+    /// The largest volume, if there is a limit.
+    #[serde(default)]
+    pub maximum_volume_size: Option<String>,
+    /// The label whose values have a pool each; that of the host name if left out.
+    #[serde(default = "hostname")]
+    pub per: String,
+}
+
+fn hostname() -> String {
+    HOSTNAME.to_owned()
 }
 
 /// A taint of a pool's nodes.
@@ -104,6 +142,10 @@ pub struct NodeShape {
     pub allocatable: WrittenResources,
     /// The allocatable resources in base units.
     pub allocatable_units: BaseUnits,
+    /// The CSI drivers.
+    pub drivers: Vec<PoolDriver>,
+    /// The storage that it reaches.
+    pub capacities: Vec<PoolCapacity>,
 }
 
 impl Default for Shape {
@@ -127,6 +169,8 @@ impl Shape {
                 labels: Labels::new(),
                 taints: Vec::new(),
                 domains: vec![domain(RACK, 4), domain(ZONE, 2)],
+                drivers: Vec::new(),
+                capacities: Vec::new(),
             }],
         }
     }
@@ -177,6 +221,7 @@ impl Pool {
         check_dns_subdomain(&name_of(0)).map_err(|reason| path.child("name").invalid(&self.name, reason))?;
         self.check_labels(path)?;
         let taints = self.checked_taints(&path.child("taints"))?;
+        self.check_storage(path)?;
         let capacity_path = path.child("capacity");
         let capacity = resources::validate(&self.capacity, Place::Node, &capacity_path)?;
         let capacity = resources::list_in_base_units(&capacity, &capacity_path)?;
@@ -197,6 +242,8 @@ impl Pool {
                 capacity: self.capacity.clone(),
                 allocatable: allocatable.clone(),
                 allocatable_units: units.clone(),
+                drivers: self.drivers.clone(),
+                capacities: self.capacities.clone(),
             })
             .collect())
     }
@@ -220,6 +267,38 @@ impl Pool {
             }
             let longest = value_of(&domain.key, domain.count);
             check_label_value(&longest).map_err(|reason| path.child("key").invalid(&domain.key, reason))?;
+        }
+        Ok(())
+    }
+
+    fn check_storage(&self, path: &FieldPath<'_>) -> Result<(), InvalidField> {
+        let drivers = path.child("drivers");
+        let mut names = BTreeSet::new();
+        for (index, driver) in self.drivers.iter().enumerate() {
+            let path = drivers.index(index);
+            let name = path.child("name");
+            check_dns_subdomain(&driver.name.to_lowercase()).map_err(|reason| name.invalid(&driver.name, reason))?;
+            if !names.insert(&driver.name) {
+                return Err(name.invalid(&driver.name, "the pool has this driver already"));
+            }
+        }
+        let capacities = path.child("capacities");
+        for (index, pool) in self.capacities.iter().enumerate() {
+            let path = capacities.index(index);
+            let class = path.child("storageClass");
+            check_dns_subdomain(&pool.storage_class).map_err(|reason| class.invalid(&pool.storage_class, reason))?;
+            for (field, amount) in
+                [("capacity", Some(&pool.capacity)), ("maximumVolumeSize", pool.maximum_volume_size.as_ref())]
+            {
+                let Some(amount) = amount else { continue };
+                let is_valid = amount.parse::<Quantity>().is_ok_and(|amount| !amount.is_negative());
+                if !is_valid {
+                    return Err(path.child(field).invalid(amount, "must be a quantity such as 100Gi"));
+                }
+            }
+            if !self.labels_of(0, "").contains_key(&pool.per) {
+                return Err(path.child("per").invalid(&pool.per, "the nodes have no such label"));
+            }
         }
         Ok(())
     }
@@ -303,6 +382,19 @@ mod tests {
             (pool(r#"}, {"name": "a", "count": 1, "capacity": {}"#), "pools[1].name: \"a\": another pool"),
             (r#"{"pools": [{"name": "A_", "count": 1, "capacity": {}}]}"#.to_owned(), "pools[0].name: \"A_\""),
             (r#"{"pools": [{"name": "a", "count": 70000, "capacity": {}}]}"#.to_owned(), "pools: 70000: must have"),
+            (
+                pool(r#", "drivers": [{"name": "a", "attachLimit": -1}]"#),
+                "pools[0].drivers[0].attachLimit: invalid value: integer `-1`",
+            ),
+            (pool(r#", "drivers": [{"name": "a"}, {"name": "a"}]"#), "pools[0].drivers[1].name: \"a\": the pool has"),
+            (
+                pool(r#", "capacities": [{"storageClass": "c", "capacity": "big"}]"#),
+                "pools[0].capacities[0].capacity: \"big\": must be a quantity",
+            ),
+            (
+                pool(r#", "capacities": [{"storageClass": "c", "capacity": "1Gi", "per": "zone"}]"#),
+                "pools[0].capacities[0].per: \"zone\": the nodes have no such label",
+            ),
             (r#"{"pools": []} x"#.to_owned(), ".: trailing characters"),
         ] {
             let error = Shape::from_json(&text).unwrap_err().to_string();

@@ -18,8 +18,10 @@ use serde_json::Value;
 use super::KubeletSettings;
 use super::admission::PodRequirements;
 use super::desired_status::{Addresses, DesiredStatus};
+use super::mounting::PodEvent;
 use super::pod_lifecycle::{PodLifecycle, later};
 use super::rendezvous::RendezvousIndex;
+use super::volumes::{VolumeEvent, VolumeIndex};
 use crate::shape::NodeShape;
 
 const RETRY_MS_MIN: i64 = 100;
@@ -35,6 +37,8 @@ pub(super) enum Event {
     /// The initial list of nodes is complete.
     NodesListed,
     Node(Box<Node>),
+    /// A claim, volume, driver or attachment changed.
+    Volume(Box<VolumeEvent>),
     /// A request was answered or failed.
     Done(Operation, Outcome),
     Kill(usize),
@@ -133,6 +137,8 @@ pub(super) struct PodState {
     pub(super) attempt: Attempt,
     /// Whether the API accepted the deletion.
     pub(super) deletion_accepted: bool,
+    /// What was reported last about volumes that cannot be mounted, and when.
+    pub(super) mount_report: Option<(Timestamp, String)>,
     /// When its timer is due.
     pub(super) timer_due: Option<Timestamp>,
 }
@@ -146,6 +152,10 @@ pub(super) struct StateMachine {
     pub(super) timers: BTreeSet<(Timestamp, Timer)>,
     /// The pods of each rendezvous.
     pub(super) rendezvous: RendezvousIndex,
+    /// What the volumes of pods depend on.
+    pub(super) volumes: VolumeIndex,
+    /// Events to record.
+    pub(super) events: Vec<PodEvent>,
     /// Pods that need a sync.
     pub(super) dirty: BTreeSet<Key>,
     pods_listed: bool,
@@ -161,6 +171,8 @@ impl StateMachine {
             pods: BTreeMap::new(),
             timers: BTreeSet::new(),
             rendezvous: RendezvousIndex::default(),
+            volumes: VolumeIndex::default(),
+            events: Vec::new(),
             dirty: BTreeSet::new(),
             pods_listed: false,
             nodes_listed: false,
@@ -206,6 +218,7 @@ impl StateMachine {
             Event::PodsListed => self.pods_listed = true,
             Event::NodesListed => self.nodes_listed = true,
             Event::Node(node) => self.observe_node(&node),
+            Event::Volume(event) => self.dirty.extend(self.volumes.observe(*event)),
             Event::Done(Operation::Node(node, task), outcome) => self.on_task_done(node, task, &outcome, now),
             Event::Done(Operation::PatchStatus(key, uid), outcome) => self.on_status_done(&key, &uid, outcome, now),
             Event::Done(Operation::DeletePod(key, uid), outcome) => self.on_deletion_done(&key, &uid, &outcome, now),

@@ -8,10 +8,11 @@
 
 pub use muster_playground_controllers::{
     Budgets, Deployments, JobSets, Jobs, LeaderWorkerSets, NodeLifecycle, NodeLifecycleSettings, PodGc, PodGcSettings,
-    Replicas, StatefulSets, jobset, leader_worker,
+    Replicas, StatefulSets, StorageDrivers, VolumeSettings, Volumes, jobset, leader_worker, storage_drivers,
 };
 pub use muster_playground_kubelet::{
-    Domain, KubeletSettings, Kubelets, NodeShape, Pool, PoolTaint, Shape, ShapeError, UnknownNode, annotations,
+    Domain, KubeletSettings, Kubelets, NodeShape, Pool, PoolCapacity, PoolDriver, PoolTaint, Shape, ShapeError,
+    UnknownNode, annotations,
 };
 
 pub use crate::cluster::Cluster;

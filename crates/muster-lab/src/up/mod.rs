@@ -22,10 +22,11 @@ use futures::FutureExt as _;
 use kube::api::{Api, DeleteParams, ListParams};
 use muster_api::crds::dialects;
 use muster_api::wire::Node;
-use muster_playground::components::{Cluster, KubeletSettings, Shape};
+use muster_playground::components::{Cluster, KubeletSettings, Shape, storage_drivers};
 use muster_playground::{Limits, Server, Settings, kubectl};
 use muster_runtime::config::{Configuration, File, LogFormat, LogLevel, Overrides};
 use muster_runtime::{Clock, Fence, Health, Instruments, ListenerThread, Metrics};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -80,6 +81,17 @@ async fn work(plan: &Plan) -> anyhow::Result<()> {
     }
 }
 
+/// The class of claims that name none: its volumes are made at once, and can be used everywhere.
+fn default_storage_class() -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {
+            "name": "standard", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+        },
+        "provisioner": storage_drivers::FAKE_PROVISIONER, "allowVolumeExpansion": true,
+    })
+}
+
 /// The components of a running cluster.
 struct Up {
     server: Server,
@@ -117,6 +129,9 @@ impl Up {
         let kubeconfig = Kubeconfig::write(address, plan.kubeconfig.as_deref(), plan.state.as_deref())?;
         progress.say("CRDs of Muster");
         let is_new = install_kinds(&server.client()).await?;
+        if is_new {
+            objects::create(&server.client(), &default_storage_class()).await?;
+        }
         if let Some(folder) = &plan.state {
             options::save_shape(folder, &plan.written)?;
             remove_other_nodes(&server, &plan.shape).await?;
@@ -218,12 +233,12 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 async fn install_kinds(client: &kube::Client) -> anyhow::Result<bool> {
     let mut is_new = true;
     for text in [muster_api::crds::WORKLOADS, muster_api::crds::PODGROUPS] {
-        let definition: serde_json::Value = serde_saphyr::from_str(text)?;
+        let definition: Value = serde_saphyr::from_str(text)?;
         is_new &= objects::install(client, &definition).await?;
     }
     // A state folder of an earlier version may lack these; that does not make the cluster new.
     for text in [dialects::SCHEDULER_PLUGINS, dialects::VOLCANO] {
-        let definition: serde_json::Value = serde_saphyr::from_str(text)?;
+        let definition: Value = serde_saphyr::from_str(text)?;
         objects::install(client, &definition).await?;
     }
     Ok(is_new)

@@ -21,7 +21,8 @@ use super::names::NameRule;
 use super::typed_decode::decode_as;
 use super::{
     Builtin, config_map, copy_field, default_field, definition, definition_validation, event, job, lease, namespace,
-    node, pod, pod_defaults, pod_disruption_budget, pod_status, pod_templates, pod_update, priority_class, rollouts,
+    node, persistent_volume, persistent_volume_claim, pod, pod_defaults, pod_disruption_budget, pod_status,
+    pod_templates, pod_update, priority_class, rollouts, storage as storage_kinds,
 };
 
 /// A kind without a strategy of its own.
@@ -257,9 +258,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         decode: decode_as::<core::PersistentVolumeClaim>,
         subresources: &["status"],
         returns_deleted: true,
-        set_defaults: rollouts::set_claim_defaults,
-        prepare_for_create: rollouts::prepare_claim,
-        prepare_for_update: restore_status,
+        set_defaults: persistent_volume_claim::set_defaults,
+        prepare_for_create: persistent_volume_claim::prepare_for_create,
+        prepare_for_update: persistent_volume_claim::prepare_for_update,
+        validate: persistent_volume_claim::validate,
+        validate_update: persistent_volume_claim::validate_update,
+        validate_status_update: persistent_volume_claim::validate_status_update,
         ..PLAIN
     },
     Builtin {
@@ -270,7 +274,11 @@ pub(super) const BUILTINS: &[Builtin] = &[
         decode: decode_as::<core::PersistentVolume>,
         subresources: &["status"],
         returns_deleted: true,
+        set_defaults: persistent_volume::set_defaults,
+        prepare_for_create: persistent_volume::prepare_for_create,
         prepare_for_update: restore_status,
+        validate: persistent_volume::validate,
+        validate_update: persistent_volume::validate_update,
         ..PLAIN
     },
     Builtin {
@@ -472,6 +480,9 @@ pub(super) const BUILTINS: &[Builtin] = &[
         namespaced: false,
         decode: decode_as::<storage::StorageClass>,
         returns_deleted: true,
+        set_defaults: storage_kinds::set_class_defaults,
+        validate: storage_kinds::validate_class,
+        validate_update: storage_kinds::validate_class_update,
         ..PLAIN
     },
     Builtin {
@@ -480,8 +491,13 @@ pub(super) const BUILTINS: &[Builtin] = &[
         plural: "csinodes",
         namespaced: false,
         decode: decode_as::<storage::CSINode>,
+        subresources: &["status"],
         allows_unconditional_update: false,
         returns_deleted: true,
+        set_defaults: storage_kinds::set_node_defaults,
+        prepare_for_status_update: storage_kinds::prepare_for_status_update,
+        validate: storage_kinds::validate_node,
+        validate_update: storage_kinds::validate_node_update,
         ..PLAIN
     },
     Builtin {
@@ -492,14 +508,20 @@ pub(super) const BUILTINS: &[Builtin] = &[
         decode: decode_as::<storage::CSIDriver>,
         allows_unconditional_update: false,
         returns_deleted: true,
+        set_defaults: storage_kinds::set_driver_defaults,
+        prepare_for_update: storage_kinds::prepare_driver_for_update,
+        validate: storage_kinds::validate_driver,
+        validate_update: storage_kinds::validate_driver_update,
         ..PLAIN
     },
     Builtin {
         group: "storage.k8s.io",
         kind: "CSIStorageCapacity",
         plural: "csistoragecapacities",
-        decode: decode_as::<storage::CSIStorageCapacity>,
+        decode: storage_kinds::decode_capacity,
         allows_unconditional_update: false,
+        validate: storage_kinds::validate_capacity,
+        validate_update: storage_kinds::validate_capacity_update,
         ..PLAIN
     },
     Builtin {
@@ -511,6 +533,12 @@ pub(super) const BUILTINS: &[Builtin] = &[
         subresources: &["status"],
         allows_unconditional_update: false,
         returns_deleted: true,
+        set_defaults: storage_kinds::set_attachment_defaults,
+        prepare_for_create: storage_kinds::prepare_attachment_for_create,
+        prepare_for_update: restore_status,
+        prepare_for_status_update: storage_kinds::prepare_for_status_update,
+        validate: storage_kinds::validate_attachment,
+        validate_update: storage_kinds::validate_attachment_update,
         ..PLAIN
     },
     Builtin {

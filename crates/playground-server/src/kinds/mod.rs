@@ -24,6 +24,8 @@ mod native_errors;
 mod native_v1alpha1;
 mod native_v1alpha2;
 mod node;
+mod persistent_volume;
+mod persistent_volume_claim;
 mod pod;
 mod pod_container;
 mod pod_defaults;
@@ -41,6 +43,7 @@ mod quantities;
 mod registry;
 mod rollouts;
 mod runtime_class;
+mod storage;
 mod typed_decode;
 mod zero_time;
 
@@ -58,6 +61,8 @@ pub(crate) use metadata::validate_update as validate_metadata_update;
 pub(crate) use names::NameRule;
 pub use native::NativeGroups;
 pub(crate) use node::mark_not_ready;
+pub(crate) use persistent_volume::{quantity, stamp_phase};
+pub(crate) use persistent_volume_claim::class_of;
 pub(crate) use pod::{is_bound, is_finished, is_ready, phase};
 pub(crate) use pod_defaults::tolerate_lost_nodes;
 pub(crate) use pod_disruption_budget::deny_further_disruptions;
@@ -229,9 +234,7 @@ impl Kind {
                 let mut value = value;
                 let part = builtin.opaque.unwrap_or_default();
                 let opaque = builtin.opaque.and_then(|part| value.as_object_mut()?.remove(part));
-                // In a schema, a property that is named like a resource list is not one.
-                let value =
-                    if builtin.kind == "CustomResourceDefinition" { value } else { quantities::canonical(value)? };
+                let value = quantities::canonical(builtin.kind, value)?;
                 let mut filled = value.clone();
                 zero_time::insert_placeholders(&mut filled);
                 let reference = match self.native_groups {
@@ -312,7 +315,16 @@ impl Kind {
 
     /// The warnings about a valid new object.
     pub(crate) fn warnings(&self, value: &Value) -> Vec<String> {
-        if self.group.is_empty() && *self.kind == *"Pod" { pod_resources::warnings(&value["spec"]) } else { Vec::new() }
+        if self.is("", "pods") { pod_resources::warnings(&value["spec"]) } else { self.volume_warnings(value) }
+    }
+
+    /// The warnings about a valid object of a kind that is checked in updates too.
+    pub(crate) fn volume_warnings(&self, value: &Value) -> Vec<String> {
+        match (&*self.group, &*self.plural) {
+            ("", "persistentvolumes") => persistent_volume::warnings(value),
+            ("", "persistentvolumeclaims") => persistent_volume_claim::warnings(value),
+            _ => Vec::new(),
+        }
     }
 
     /// The warning for clients of a deprecated version.

@@ -139,6 +139,9 @@ fn set_volume_defaults(volume: &mut Value) {
             source.entry("defaultMode").or_insert(json!(420));
         }
     }
+    if let Some(claim) = fields.get_mut("ephemeral").and_then(|source| source.get_mut("volumeClaimTemplate")) {
+        super::persistent_volume_claim::set_spec_defaults(&mut claim["spec"]);
+    }
     if let Some(path) = fields.get_mut("hostPath").and_then(Value::as_object_mut) {
         path.entry("type").or_insert(json!(""));
     }

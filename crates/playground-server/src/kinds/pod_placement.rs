@@ -49,14 +49,7 @@ fn weight_error(term: &Value, path: &str) -> Option<FieldError> {
 fn node_affinity_errors(affinity: &Value, path: &str) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if affinity[REQUIRED].is_object() {
-        let field = format!("{path}.{REQUIRED}.nodeSelectorTerms");
-        let terms = &affinity[REQUIRED]["nodeSelectorTerms"];
-        if entries(terms).next().is_none() {
-            errors.push(FieldError::required(&*field, "must have at least one node selector term"));
-        }
-        for (index, term) in entries(terms) {
-            errors.extend(node_term_errors(term, &format!("{field}[{index}]"), true));
-        }
+        errors.extend(node_selector_errors(&affinity[REQUIRED], &format!("{path}.{REQUIRED}")));
     }
     for (index, term) in entries(&affinity[PREFERRED]) {
         let path = format!("{path}.{PREFERRED}[{index}]");
@@ -65,6 +58,41 @@ fn node_affinity_errors(affinity: &Value, path: &str) -> Vec<FieldError> {
         errors.extend(node_term_errors(&term["preference"], &format!("{path}.preference"), false));
     }
     errors
+}
+
+/// Node labels that are deprecated.
+const DEPRECATED_LABELS: [(&str, &str); 8] = [
+    ("beta.kubernetes.io/arch", "deprecated since v1.14; use \"kubernetes.io/arch\" instead"),
+    ("beta.kubernetes.io/os", "deprecated since v1.14; use \"kubernetes.io/os\" instead"),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
+    ),
+    ("failure-domain.beta.kubernetes.io/zone", "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead"),
+    ("beta.kubernetes.io/instance-type", "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead"),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    ("scheduler.alpha.kubernetes.io/preferAvoidPods", "deprecated since v1.22; use Taints and Tolerations instead"),
+    ("node-role.kubernetes.io/master", "use \"node-role.kubernetes.io/control-plane\" instead"),
+];
+
+/// The warnings about the keys of node selector expressions.
+pub(super) fn node_label_warnings(expressions: &Value, path: &str) -> Vec<String> {
+    let keys = entries(expressions).map(|(index, expression)| (index, text(expression, "key")));
+    keys.filter_map(|(index, key)| {
+        let (_, why) = DEPRECATED_LABELS.iter().find(|(label, _)| *label == key)?;
+        Some(format!("{path}[{index}].key: {key} is {why}"))
+    })
+    .collect()
+}
+
+/// The errors of a node selector.
+pub(super) fn node_selector_errors(selector: &Value, path: &str) -> Vec<FieldError> {
+    let field = format!("{path}.nodeSelectorTerms");
+    let terms = &selector["nodeSelectorTerms"];
+    if entries(terms).next().is_none() {
+        return vec![FieldError::required(field, "must have at least one node selector term")];
+    }
+    entries(terms).flat_map(|(index, term)| node_term_errors(term, &format!("{field}[{index}]"), true)).collect()
 }
 
 fn node_term_errors(term: &Value, path: &str, check_values: bool) -> Vec<FieldError> {

@@ -11,10 +11,27 @@ use super::typed_decode::DecodeError;
 const RESOURCE_LISTS: [&str; 9] =
     ["allocatable", "allocatedResources", "capacity", "default", "hard", "limits", "overhead", "requests", "used"];
 
-/// The value with every quantity in its canonical form.
-pub(crate) fn canonical(mut value: Value) -> Result<Value, DecodeError> {
-    rewrite(&mut value, "")?;
+/// Kinds with fields that are named like a resource list and are none.
+const WITHOUT_LISTS: [&str; 2] = ["CSINode", "CustomResourceDefinition"];
+
+/// The value of a kind with every quantity in its canonical form.
+pub(crate) fn canonical(kind: &str, mut value: Value) -> Result<Value, DecodeError> {
+    if !WITHOUT_LISTS.contains(&kind) {
+        rewrite(&mut value, "")?;
+    }
     Ok(value)
+}
+
+/// Rewrites a field that is a quantity itself.
+pub(super) fn canonicalize_field(value: &mut Value, field: &str) -> Result<(), DecodeError> {
+    let Some(fields) = value.as_object_mut() else { return Ok(()) };
+    let Some((key, written)) = fields.remove_entry(field) else { return Ok(()) };
+    let mut list = Map::from_iter([(key.clone(), written)]);
+    if is_flat(&list) {
+        rewrite_list(&mut list, "").map_err(|error| DecodeError { field: key, ..error })?;
+    }
+    fields.extend(list);
+    Ok(())
 }
 
 fn rewrite(value: &mut Value, path: &str) -> Result<(), DecodeError> {
@@ -123,11 +140,11 @@ mod tests {
             ("-1u", "-1m"),
             ("-1", "-1"),
         ] {
-            let decoded = canonical(json!({"requests": {"cpu": written}})).expect(written);
+            let decoded = canonical("Pod", json!({"requests": {"cpu": written}})).expect(written);
             assert_eq!(decoded["requests"]["cpu"], stored, "{written}");
         }
-        assert_eq!(canonical(json!({"limits": {"cpu": 2}})).unwrap()["limits"]["cpu"], "2");
-        assert_eq!(canonical(json!({"labels": {"limits": "x"}})).unwrap()["labels"]["limits"], "x");
-        assert!(canonical(json!({"limits": {"cpu": "x"}})).is_err());
+        assert_eq!(canonical("Pod", json!({"limits": {"cpu": 2}})).unwrap()["limits"]["cpu"], "2");
+        assert_eq!(canonical("Pod", json!({"labels": {"limits": "x"}})).unwrap()["labels"]["limits"], "x");
+        assert!(canonical("Pod", json!({"limits": {"cpu": "x"}})).is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! The strategies of Deployments and StatefulSets.
 //!
-//! Also ControllerRevisions and PersistentVolumeClaims.
+//! Also ControllerRevisions.
 
 use muster_playground_schema::FieldError;
 use serde_json::{Value, json};
 
-use super::{default_field, names::NameRule, pod_templates};
+use super::{default_field, names::NameRule, persistent_volume_claim, pod_templates};
 
 const PERCENT: &str = "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')";
 
@@ -50,20 +50,9 @@ pub(super) fn set_stateful_defaults(set: &mut Value) {
     for claim in claims.into_iter().flatten() {
         default_field(claim, "kind", json!("PersistentVolumeClaim"));
         default_field(claim, "apiVersion", json!("v1"));
-        set_claim_defaults(claim);
+        persistent_volume_claim::set_defaults(claim);
     }
     pod_templates::set_pod_defaults(set);
-}
-
-/// A new claim is pending.
-pub(super) fn set_claim_defaults(claim: &mut Value) {
-    default_field(&mut claim["spec"], "volumeMode", json!("Filesystem"));
-    default_field(claim, "status", json!({}));
-    default_field(&mut claim["status"], "phase", json!("Pending"));
-}
-
-pub(super) fn prepare_claim(claim: &mut Value) {
-    claim["status"] = json!({"phase": "Pending"});
 }
 
 /// A new set has zero replicas in its status.

@@ -1,5 +1,7 @@
-//! The built-in admission plugins that matter for scheduling: namespace lifecycle, priority, runtime class, PodGroup
-//! protection.
+//! The built-in admission plugins that matter for scheduling: namespace lifecycle, priority, runtime class, protection
+//! of PodGroups, volumes and claims, default storage class, expansion of claims.
+
+use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
@@ -8,11 +10,20 @@ use super::request::Target;
 use super::state::State;
 use super::status_error::StatusError;
 use crate::kinds::{
-    Kind, NativeGroups, SYSTEM_CLASSES, Strategy, apply_runtime_class, mark_not_ready, tolerate_lost_nodes,
+    Kind, NativeGroups, SYSTEM_CLASSES, Strategy, apply_runtime_class, class_of, mark_not_ready, quantity,
+    tolerate_lost_nodes,
 };
 
 /// The finalizer that keeps a PodGroup until all of its pods have terminated.
 pub(crate) const PROTECTION_FINALIZER: &str = "scheduling.k8s.io/podgroup-protection";
+
+/// The finalizer that keeps a claim while pods on nodes use it.
+const CLAIM_PROTECTION_FINALIZER: &str = "kubernetes.io/pvc-protection";
+/// The finalizer that keeps a volume while it is bound.
+const VOLUME_PROTECTION_FINALIZER: &str = "kubernetes.io/pv-protection";
+/// The annotations of the default storage class.
+const DEFAULT_CLASS_ANNOTATIONS: [&str; 2] =
+    ["storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"];
 
 /// Mutating admission of a new object, before validation.
 pub(crate) fn admit_create(state: &State, kind: &Kind, target: &Target, value: &mut Value) -> Result<(), StatusError> {
@@ -33,7 +44,14 @@ pub(crate) fn admit_create(state: &State, kind: &Kind, target: &Target, value: &
     }
     if kind.is("scheduling.k8s.io", "podgroups") && kind.is_builtin() {
         set_group_priority(state, kind, value)?;
-        add_protection_finalizer(value);
+        add_finalizer(value, PROTECTION_FINALIZER);
+    }
+    if kind.is("", "persistentvolumeclaims") {
+        set_default_storage_class(state, value);
+        add_finalizer(value, CLAIM_PROTECTION_FINALIZER);
+    }
+    if kind.is("", "persistentvolumes") {
+        add_finalizer(value, VOLUME_PROTECTION_FINALIZER);
     }
     Ok(())
 }
@@ -249,13 +267,56 @@ fn set_group_priority(state: &State, kind: &Kind, group: &mut Value) -> Result<(
     Ok(())
 }
 
-fn add_protection_finalizer(group: &mut Value) {
-    let finalizers = &mut group["metadata"]["finalizers"];
+fn add_finalizer(object: &mut Value, name: &str) {
+    let finalizers = &mut object["metadata"]["finalizers"];
     match finalizers.as_array_mut() {
-        Some(list) if list.iter().any(|finalizer| finalizer == PROTECTION_FINALIZER) => {}
-        Some(list) => list.push(json!(PROTECTION_FINALIZER)),
-        None => *finalizers = json!([PROTECTION_FINALIZER]),
+        Some(list) if list.iter().any(|finalizer| finalizer == name) => {}
+        Some(list) => list.push(json!(name)),
+        None => *finalizers = json!([name]),
     }
+}
+
+/// A claim that names no class gets the default one: the newest, the first by name of several.
+fn set_default_storage_class(state: &State, claim: &mut Value) {
+    if class_of(claim).is_some() {
+        return;
+    }
+    let classes = state.registry.builtin("storage.k8s.io", "storageclasses");
+    let all = state.store.list(classes.table, None).map(|class| class.value());
+    let marked = all
+        .filter(|class| DEFAULT_CLASS_ANNOTATIONS.iter().any(|key| class["metadata"]["annotations"][*key] == "true"));
+    let text = |class: &Value, field: &str| class["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let age = |class: &Value| (Reverse(text(class, "creationTimestamp")), text(class, "name"));
+    if let Some(class) = marked.min_by_key(age) {
+        claim["spec"]["storageClassName"] = class["metadata"]["name"].clone();
+    }
+}
+
+/// Validating admission of an update.
+pub(crate) fn validate_update(state: &State, kind: &Kind, value: &Value, was: &Value) -> Result<(), StatusError> {
+    if kind.is("", "persistentvolumeclaims") { check_expansion(state, kind, value, was) } else { Ok(()) }
+}
+
+/// Only a bound claim whose class allows it can grow.
+fn check_expansion(state: &State, kind: &Kind, claim: &Value, was: &Value) -> Result<(), StatusError> {
+    let size = |claim: &Value| quantity(&claim["spec"]["resources"]["requests"]["storage"]).unwrap_or_default();
+    if size(claim) <= size(was) {
+        return Ok(());
+    }
+    let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+    let forbidden = |why: &str| Err(StatusError::forbidden(kind.group_resource(), name, why));
+    if was["status"]["phase"] != "Bound" {
+        return forbidden("Only bound persistent volume claims can be expanded");
+    }
+    let classes = state.registry.builtin("storage.k8s.io", "storageclasses");
+    let class = class_of(claim).filter(|class| !class.is_empty() && class_of(was) == Some(*class));
+    let class = class.and_then(|class| state.get(classes, "", class));
+    if class.is_some_and(|class| class.value()["allowVolumeExpansion"] == true) {
+        return Ok(());
+    }
+    forbidden(
+        "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc must support resize",
+    )
 }
 
 /// Rejects a second default PriorityClass.

@@ -14,7 +14,7 @@ use super::response::{ApiResponse, encode};
 use super::state::State;
 use super::status_error::StatusError;
 use super::webhook::{self, AdmissionOperation, WebhookRequest, WebhookResult};
-use crate::kinds::{Kind, Strategy, validate_metadata_update};
+use crate::kinds::{Kind, Strategy, stamp_phase, validate_metadata_update};
 
 /// The part of an object that a request may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,7 +163,12 @@ fn store_admitted(state: &mut State, change: UpdateContext<'_>, mut value: Value
     let managed = managed_fields::take(&mut value);
     match part {
         Part::Main | Part::Scale => kind.prepare_for_update(&mut value, was),
-        Part::Status => kind.prepare_for_status_update(&mut value, was),
+        Part::Status => {
+            kind.prepare_for_status_update(&mut value, was);
+            if kind.is("", "persistentvolumes") {
+                stamp_phase(&mut value, was, &state.time());
+            }
+        }
     }
     managed_fields::put(&mut value, managed);
     managed_fields::ignore_time_changes(&mut value, was);
@@ -176,19 +181,23 @@ fn store_admitted(state: &mut State, change: UpdateContext<'_>, mut value: Value
     if !errors.is_empty() {
         return Err(StatusError::invalid(kind.group_kind(), &old.key.name, &errors));
     }
+    if part == Part::Main {
+        admission::validate_update(state, kind, &value, was)?;
+    }
     create::check_size(&mut value, owners)?;
     if dry_run {
         return Ok(ApiResponse::Json { code: 200, text: encode(&kind.show(value)), warnings: Vec::new() });
     }
+    let warnings = if part == Part::Main { kind.volume_warnings(&value) } else { Vec::new() };
     if value == *was {
-        return Ok(ApiResponse::object(200, kind, old));
+        return Ok(ApiResponse::object(200, kind, old).with_warnings(warnings));
     }
     if has_no_finalizers(&value) {
         // The change itself is never stored: watches see the last stored state.
         state.erase(kind, was.clone());
         return Ok(ApiResponse::value(200, &kind.show(value)));
     }
-    Ok(ApiResponse::object(200, kind, &state.write(kind, value)))
+    Ok(ApiResponse::object(200, kind, &state.write(kind, value)).with_warnings(warnings))
 }
 
 /// The resource version of the object, if set, must be the current one.

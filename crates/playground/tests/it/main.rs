@@ -25,4 +25,5 @@ mod references;
 mod regressions;
 mod sets;
 mod stock_cluster;
+mod volumes;
 mod watch_checker;

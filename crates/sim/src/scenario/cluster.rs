@@ -2,15 +2,18 @@
 //!
 //! Invariant: existing objects are never touched, and a cluster that has nodes of its own is refused.
 
+use std::fmt::Debug;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
-use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, PostParams};
+use k8s_openapi::api::core::v1::{Namespace, PersistentVolume, PersistentVolumeClaim, ServiceAccount};
+use k8s_openapi::api::storage::v1::VolumeAttachment;
+use kube::api::{Api, DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Client, ResourceExt};
 use muster_api::wire::{Node, Pod};
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::carrier::Carrier;
@@ -95,7 +98,7 @@ impl ClusterSession {
     }
 
     /// Removes what was created; returns what could not be removed. CRDs stay installed.
-    pub(super) async fn end(self, objects: &mut Objects) -> Vec<String> {
+    pub(super) async fn end(self, objects: &mut Objects, has_volumes: bool) -> Vec<String> {
         let client = objects.client();
         let mut left = Vec::new();
         let mut note_error = |what: Result<(), StepError>| left.extend(what.err().map(|error| error.to_string()));
@@ -107,6 +110,9 @@ impl ClusterSession {
         let deleted = pods.delete_collection(&at_once, &ListParams::default()).await;
         let attempt = || format!("delete pods of {}", self.namespace);
         note_error(deleted.map(drop).map_err(|error| StepError::request(attempt(), error)));
+        if has_volumes {
+            note_error(self.remove_volumes(&client).await);
+        }
         let namespaces: Api<Namespace> = Api::all(client.clone());
         note_error(gone(namespaces.delete(&self.namespace, &DeleteParams::default()).await, &self.namespace));
         let nodes: Api<Node> = Api::all(client.clone());
@@ -117,6 +123,55 @@ impl ClusterSession {
         }
         left
     }
+}
+
+impl ClusterSession {
+    /// Removes the claims of the namespace, their volumes and the attachments of these. Finalizers are taken off, since
+    /// the pods, which are being deleted, and the provisioner, which stops now, would hold them.
+    async fn remove_volumes(&self, client: &Client) -> Result<(), StepError> {
+        let attempt = || format!("delete the volumes of {}", self.namespace);
+        let failed = |error: kube::Error| StepError::request(attempt(), error);
+        let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), &self.namespace);
+        for claim in claims.list(&ListParams::default()).await.map_err(failed)?.items {
+            release(&claims, &claim.name_any()).await.map_err(failed)?;
+        }
+        let volumes: Api<PersistentVolume> = Api::all(client.clone());
+        let all = volumes.list(&ListParams::default()).await.map_err(failed)?.items;
+        let is_ours = |volume: &PersistentVolume| {
+            let claim = volume.spec.as_ref().and_then(|spec| spec.claim_ref.as_ref());
+            claim.is_some_and(|claim| claim.namespace.as_deref() == Some(&self.namespace))
+        };
+        let ours: Vec<String> = all.iter().filter(|volume| is_ours(volume)).map(ResourceExt::name_any).collect();
+        let attachments: Api<VolumeAttachment> = Api::all(client.clone());
+        for attachment in attachments.list(&ListParams::default()).await.map_err(failed)?.items {
+            let volume = attachment.spec.source.persistent_volume_name.as_ref();
+            if volume.is_some_and(|volume| ours.contains(volume)) || self.nodes.contains(&attachment.spec.node_name) {
+                release(&attachments, &attachment.name_any()).await.map_err(failed)?;
+            }
+        }
+        for volume in ours {
+            release(&volumes, &volume).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// Deletes an object, whatever its finalizers.
+async fn release<K>(objects: &Api<K>, name: &str) -> Result<(), kube::Error>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let none = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+    for answer in [
+        objects.delete(name, &DeleteParams::default()).await.map(drop),
+        objects.patch(name, &PatchParams::default(), &none).await.map(drop),
+    ] {
+        match answer {
+            Err(error) if !is_not_found(&error) => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn gone<T>(answer: Result<T, kube::Error>, name: &str) -> Result<(), StepError> {

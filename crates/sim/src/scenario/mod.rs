@@ -98,7 +98,7 @@ async fn run_at(place: &Place, scenario: &Scenario, scenario_carrier: ScenarioCa
     }
     let world = match place {
         Place::Process => World::in_process(scenario, scenario_carrier).await,
-        Place::Cluster(config) => World::on_cluster(scenario, scenario_carrier, config.clone()).await,
+        Place::Cluster(config) => Box::pin(World::on_cluster(scenario, scenario_carrier, config.clone())).await,
     };
     let mut world = match world {
         Ok(world) => world,

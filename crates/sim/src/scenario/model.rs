@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use muster_api::owners::GangedOwners;
 use muster_api::resources::WrittenResources;
+use muster_playground::components::{PoolCapacity, PoolDriver};
 use muster_runtime::Settings;
 use muster_runtime::config::{Configuration, File, Overrides, Span};
 use serde::de::DeserializeOwned;
@@ -69,6 +70,26 @@ impl Scenario {
     /// Whether it has Jobs, JobSets or LeaderWorkerSets.
     pub(super) fn has_owners(&self) -> bool {
         self.writes("batch/v1") || self.needs_managers()
+    }
+
+    /// Whether it has volumes, claims, storage classes or nodes with CSI drivers.
+    pub(super) fn has_volumes(&self) -> bool {
+        const WORDS: [&str; 5] = ["PersistentVolume", "StorageClass", "\"CSI", "\"ephemeral\"", "volumeClaimTemplate"];
+        let mentions = |manifest: &Value| {
+            let text = manifest.to_string();
+            WORDS.iter().any(|word| text.contains(word))
+        };
+        let has_drivers =
+            |nodes: &[Nodes]| nodes.iter().any(|one| !one.drivers.is_empty() || !one.capacities.is_empty());
+        has_drivers(&self.nodes)
+            || self.steps.iter().any(|step| match &step.action {
+                Action::Apply(apply) | Action::Refused(Refused { apply: Some(apply), .. }) => {
+                    apply.manifests.iter().any(mentions)
+                }
+                Action::Create(create) => mentions(&Value::Object(create.manifest.clone())),
+                Action::Nodes(nodes) => has_drivers(nodes),
+                _ => false,
+            })
     }
 
     /// Whether the cluster needs the JobSet and LeaderWorkerSet controllers.
@@ -216,6 +237,12 @@ pub struct Nodes {
     /// Taints.
     #[serde(default)]
     pub taints: Vec<Taint>,
+    /// CSI drivers.
+    #[serde(default)]
+    pub drivers: Vec<PoolDriver>,
+    /// Pools of storage.
+    #[serde(default)]
+    pub capacities: Vec<PoolCapacity>,
 }
 
 /// A taint of a node.

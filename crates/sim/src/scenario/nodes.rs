@@ -41,6 +41,8 @@ pub(super) fn shapes(list: &[Nodes]) -> Result<Vec<NodeShape>, FieldError> {
                 labels: labels.collect(),
                 taints: nodes.taints.iter().map(pool_taint).collect(),
                 domains: Vec::new(),
+                drivers: nodes.drivers.clone(),
+                capacities: nodes.capacities.clone(),
             };
             shapes.push(named(pool, name).map_err(|error| error.below(&field))?);
         }
@@ -68,6 +70,8 @@ pub(super) fn shape_of(node: &Value) -> Result<NodeShape, FieldError> {
         labels: read(labels).ok_or_else(|| part("metadata.labels", labels))?,
         taints: taints.iter().map(pool_taint).collect(),
         domains: Vec::new(),
+        drivers: Vec::new(),
+        capacities: Vec::new(),
     };
     named(pool, name.to_owned())
 }

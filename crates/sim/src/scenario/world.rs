@@ -18,7 +18,7 @@ use muster_controllers::admission::WEBHOOK_RULES;
 use muster_controllers::{NotServed, PriorityClasses, WatchAges};
 use muster_playground::components::{
     Budgets, Deployments, JobSets, Jobs, KubeletSettings, Kubelets, LeaderWorkerSets, NodeLifecycle,
-    NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, jobset,
+    NodeLifecycleSettings, NodeShape, Replicas, StatefulSets, StorageDrivers, VolumeSettings, Volumes, jobset,
 };
 use muster_playground::faults::Faults;
 use muster_playground::{Admission, NativeGroups, Server};
@@ -72,6 +72,8 @@ struct Controllers {
     _replicas: Replicas,
     _deployments: Deployments,
     owners: Option<Owners>,
+    /// Only for scenarios with volumes.
+    volumes: Option<Volumes>,
 }
 
 /// The controllers of owners that become gangs: only for scenarios that have such owners, since they install their
@@ -103,7 +105,12 @@ impl Controllers {
             _replicas: Replicas::start(client.clone(), clock),
             _deployments: Deployments::start(client.clone(), clock),
             owners: None,
+            volumes: None,
         }
+    }
+
+    fn start_volumes(&mut self, client: &Client, clock: Clock) {
+        self.volumes = Some(Volumes::start(client.clone(), VolumeSettings::default(), clock));
     }
 }
 
@@ -133,6 +140,8 @@ pub(super) struct World {
     webhook_server: Option<WebhookServer>,
     kubelets: Vec<(Vec<String>, Kubelets)>,
     _controllers: Option<Controllers>,
+    /// Only for scenarios with volumes: real control planes have no drivers either.
+    storage: Option<StorageDrivers>,
     /// Pods that were ever seen, except those that the scenario deleted.
     seen: BTreeSet<PodKey>,
     /// Pods that the scenario deleted.
@@ -156,6 +165,10 @@ impl World {
         if scenario.has_owners() {
             controllers.owners = Some(Owners::start(&client, server.clock()).await?);
         }
+        if scenario.has_volumes() {
+            controllers.start_volumes(&client, server.clock());
+        }
+        let storage = scenario.has_volumes().then(|| StorageDrivers::start(client.clone(), server.clock()));
         let definitions = scenario_carrier.definitions(scenario);
         let carrier = scenario_carrier.carrier();
         let mut world = Self {
@@ -176,6 +189,7 @@ impl World {
             webhook_server: None,
             kubelets: Vec::new(),
             _controllers: Some(controllers),
+            storage,
             seen: BTreeSet::new(),
             deleted: BTreeSet::new(),
             autoscaler: Autoscaler::default(),
@@ -206,8 +220,12 @@ impl World {
         let session = ClusterSession::begin(&mut objects, &scenario_carrier.definitions(scenario)).await?;
         let clock = Clock::real();
         let carrier = scenario_carrier.carrier();
-        let controllers =
+        let mut controllers =
             (!session.has_controllers).then(|| Controllers::start(&client, NodeLifecycleSettings::default(), clock));
+        if let Some(controllers) = controllers.as_mut().filter(|_| scenario.has_volumes()) {
+            controllers.start_volumes(&client, clock);
+        }
+        let storage = scenario.has_volumes().then(|| StorageDrivers::start(client.clone(), clock));
         let mut world = Self {
             objects,
             scenario_carrier,
@@ -226,6 +244,7 @@ impl World {
             webhook_server: None,
             kubelets: Vec::new(),
             _controllers: controllers,
+            storage,
             seen: BTreeSet::new(),
             deleted: BTreeSet::new(),
             autoscaler: Autoscaler::default(),
@@ -435,7 +454,8 @@ impl World {
             scheduler.kill();
         }
         let Some(session) = self.session.take() else { return Vec::new() };
-        let mut left = session.end(&mut self.objects).await;
+        let has_volumes = self.storage.is_some();
+        let mut left = session.end(&mut self.objects, has_volumes).await;
         if let Some(webhook_server) = &self.webhook_server {
             left.extend(webhook_server.end().await.err().map(|error| error.to_string()));
         }

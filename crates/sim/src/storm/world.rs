@@ -329,6 +329,8 @@ fn shape(name: &str, capacity: &Value, pool: &str) -> Result<NodeShape, RunError
         labels: [("pool".to_owned(), pool.to_owned())].into(),
         taints: Vec::new(),
         domains: Vec::new(),
+        drivers: Vec::new(),
+        capacities: Vec::new(),
     };
     let mut node = Shape { pools: vec![pool] }.nodes()?.pop().expect("a pool of one has one node");
     node.labels.insert("kubernetes.io/hostname".to_owned(), name.to_owned());

@@ -19,7 +19,8 @@ use kube::discovery::ApiResource;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use muster_playground::components::{
-    Deployments, KubeletSettings, Kubelets, LeaderWorkerSets, Replicas, Shape, StatefulSets,
+    Deployments, KubeletSettings, Kubelets, LeaderWorkerSets, Replicas, Shape, StatefulSets, StorageDrivers,
+    VolumeSettings, Volumes,
 };
 use muster_playground::{Server, Settings};
 use serde_json::{Value, json};
@@ -33,6 +34,7 @@ pub(crate) struct TestCluster {
     pub(crate) client: Client,
     _kubelets: Kubelets,
     _sets: (Replicas, Deployments, StatefulSets, LeaderWorkerSets),
+    _storage: (Volumes, StorageDrivers),
     scheduler: JoinHandle<()>,
 }
 
@@ -61,11 +63,13 @@ impl TestCluster {
             Replicas::start(client.clone(), clock),
             Deployments::start(client.clone(), clock),
             StatefulSets::start(client.clone(), clock),
-            LeaderWorkerSets::start(client, clock),
+            LeaderWorkerSets::start(client.clone(), clock),
         );
+        let volumes = Volumes::start(client.clone(), VolumeSettings::default(), clock);
+        let storage = (volumes, StorageDrivers::start(client, clock));
         let scheduler = tokio::spawn(schedule(server.client()));
         pass(5.0).await;
-        Self { client: server.client(), server, _kubelets: kubelets, _sets: sets, scheduler }
+        Self { client: server.client(), server, _kubelets: kubelets, _sets: sets, _storage: storage, scheduler }
     }
 
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
@@ -73,6 +77,7 @@ impl TestCluster {
             "ReplicaSet" | "Deployment" | "StatefulSet" | "ControllerRevision" => ("apps", "v1", None),
             "LeaderWorkerSet" => ("leaderworkerset.x-k8s.io", "v1", None),
             "Pod" | "Service" | "PersistentVolumeClaim" | "Node" => ("", "v1", None),
+            "StorageClass" => ("storage.k8s.io", "v1", Some("storageclasses".to_owned())),
             other => panic!("{other}"),
         };
         let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
@@ -80,7 +85,7 @@ impl TestCluster {
             resource.plural = plural;
         }
         match kind {
-            "Node" => Api::all_with(self.client.clone(), &resource),
+            "Node" | "StorageClass" => Api::all_with(self.client.clone(), &resource),
             _ => Api::default_namespaced_with(self.client.clone(), &resource),
         }
     }

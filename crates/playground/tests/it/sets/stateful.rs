@@ -186,12 +186,15 @@ async fn claims_follow_the_retention_policy() {
         (json!({"whenDeleted": "Delete", "whenScaled": "Delete"}), 1, 0),
     ] {
         let cluster = TestCluster::new().await;
+        let annotations = json!({"storageclass.kubernetes.io/is-default-class": "true"});
+        let class = json!({"metadata": {"name": "d", "annotations": annotations}, "provisioner": "fake.muster.dev"});
+        cluster.create("StorageClass", class).await;
         let change = json!({"volumeClaimTemplates": claims, "persistentVolumeClaimRetentionPolicy": policy});
         cluster.create("StatefulSet", set(2, &change)).await;
         pass(10.0).await;
         assert_eq!(cluster.names("PersistentVolumeClaim").await, ["data-db-0", "data-db-1"], "{policy}");
         let claim = cluster.get("PersistentVolumeClaim", "data-db-0").await;
-        assert_eq!((&claim["metadata"]["labels"]["app"], &claim["status"]["phase"]), (&json!("db"), &json!("Pending")));
+        assert_eq!((&claim["metadata"]["labels"]["app"], &claim["status"]["phase"]), (&json!("db"), &json!("Bound")));
         let pod = cluster.get("Pod", "db-1").await;
         assert_eq!(pod["spec"]["volumes"][0]["persistentVolumeClaim"]["claimName"], "data-db-1");
         cluster.change("StatefulSet", "db", json!({"spec": {"replicas": 1}})).await;
