@@ -47,9 +47,7 @@ type scoresCase struct {
 	ReplicationControllers []*v1.ReplicationController `json:"replicationControllers"`
 	ReplicaSets            []*appsv1.ReplicaSet        `json:"replicaSets"`
 	StatefulSets           []*appsv1.StatefulSet       `json:"statefulSets"`
-	// The volumes of pods.
-	Claims  []*v1.PersistentVolumeClaim `json:"persistentVolumeClaims"`
-	Volumes []*v1.PersistentVolume      `json:"persistentVolumes"`
+	scoresStorage
 	// Pods that are on nodes, and pods that are nominated to a node.
 	Pods []*v1.Pod `json:"pods"`
 	Pod  *v1.Pod   `json:"pod"`
@@ -64,6 +62,8 @@ type scoresAnswer struct {
 	Nodes []nodeAnswer `json:"nodes"`
 	// Best are the nodes with the highest total.
 	Best []string `json:"best"`
+	// Volumes is what would be written for the claims of the pod, for each of the best nodes.
+	Volumes map[string]volumeWrites `json:"volumes,omitempty"`
 	// Error is set if there is no answer: the case is invalid, or a plugin failed.
 	Error string `json:"error,omitempty"`
 }
@@ -233,6 +233,18 @@ func (reference *referenceScheduler) measure(ctx context.Context, one *scoresCas
 		return scoresAnswer{}, err
 	}
 	answer.enter(scored, one.Plugins)
+	for _, node := range answer.Best {
+		writes, err := cluster.bindVolumes(ctx, state, one.Pod, node)
+		if err != nil {
+			return scoresAnswer{}, err
+		}
+		if writes != nil {
+			if answer.Volumes == nil {
+				answer.Volumes = map[string]volumeWrites{}
+			}
+			answer.Volumes[node] = *writes
+		}
+	}
 	return answer, nil
 }
 

@@ -40,6 +40,7 @@ type referenceScheduler struct {
 type cluster struct {
 	plugins framework.Framework
 	nodes   fwk.NodeInfoLister
+	client  *fake.Clientset
 }
 
 func newReferenceScheduler() (*referenceScheduler, error) {
@@ -92,7 +93,7 @@ func (reference *referenceScheduler) cluster(ctx context.Context, one *scoresCas
 	if err := one.list(factory); err != nil {
 		return nil, err
 	}
-	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos()}, nil
+	return &cluster{plugins: plugins, nodes: snapshot.NodeInfos(), client: client}, nil
 }
 
 // profileOf returns the profile of a case.
@@ -116,8 +117,7 @@ func (one *scoresCase) list(factory informers.SharedInformerFactory) error {
 	core, apps := factory.Core().V1(), factory.Apps().V1()
 	return errors.Join(
 		enter(core.Namespaces().Informer(), one.Namespaces),
-		enter(core.PersistentVolumeClaims().Informer(), one.Claims),
-		enter(core.PersistentVolumes().Informer(), one.Volumes),
+		one.scoresStorage.list(factory),
 		enter(core.Services().Informer(), one.Services),
 		enter(core.ReplicationControllers().Informer(), one.ReplicationControllers),
 		enter(apps.ReplicaSets().Informer(), one.ReplicaSets),

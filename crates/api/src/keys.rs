@@ -95,6 +95,8 @@ pub mod group_reasons {
     pub const NEVER_FITS: &str = "NeverFits";
     /// Victims are being evicted for it.
     pub const WAITING_FOR_VICTIMS: &str = "WaitingForVictims";
+    /// Volumes are being bound or provisioned for it, or a claim cannot be used.
+    pub const WAITING_FOR_VOLUMES: &str = "WaitingForVolumes";
     /// Some members fit, fewer than it needs.
     pub const COSCHEDULING_NOT_MEET_MIN_MEMBER: &str = "CoschedulingNotMeetMinMember";
     /// Its start took longer than `scheduleTimeoutSeconds`.
@@ -121,6 +123,8 @@ pub mod pod_reasons {
     pub const WAITING_FOR_MEMBERS: &str = "WaitingForMembers";
     /// Victims are being evicted for it.
     pub const WAITING_FOR_VICTIMS: &str = "WaitingForVictims";
+    /// Volumes are being bound or provisioned for it, or a claim of it cannot be used.
+    pub const WAITING_FOR_VOLUMES: &str = "WaitingForVolumes";
     /// The scheduler failed.
     pub const SCHEDULER_ERROR: &str = "SchedulerError";
     /// It has scheduling gates. Written by the API server; never overwritten.
@@ -133,6 +137,16 @@ pub mod events {
     pub const GROUP_REFERENCE_CHANGED: &str = "GroupReferenceChanged";
     /// The pod references groups in more than one way.
     pub const GROUP_REFERENCE_CONFLICT: &str = "GroupReferenceConflict";
+}
+
+/// Kubernetes' own annotations of PersistentVolumes and PersistentVolumeClaims.
+pub mod storage {
+    /// On a claim: it and its volume are bound to each other.
+    pub const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
+    /// On a volume or claim: the other one was chosen for it, and not by its author.
+    pub const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";
+    /// On a claim: the node for which its volume is provisioned. Only the provisioner removes it.
+    pub const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 }
 
 /// The finalizer that keeps a native PodGroup while pods use it.

@@ -5,13 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 /// Adds the change of an annotation to a merge patch, if the object needs another value or none.
-pub(crate) fn correct(
-    patch: &mut Value,
-    current: Option<&BTreeMap<String, String>>,
-    key: &str,
-    needed: Option<impl AsRef<str>>,
-) {
-    let needed = needed.as_ref().map(AsRef::as_ref);
+pub(crate) fn correct(patch: &mut Value, current: Option<&BTreeMap<String, String>>, key: &str, needed: Option<&str>) {
     if current.and_then(|all| all.get(key)).map(String::as_str) != needed {
         patch["metadata"]["annotations"][key] = json!(needed);
     }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::diagnosis::Diagnosis;
 use crate::model::group::GroupKey;
 use crate::model::pod::{PodName, StartStamp};
+use crate::model::storage::ClaimName;
 use crate::model::subject::Subject;
 
 /// A command. Outcomes of `Bind`, `RollBack` and `Evict` are reported as observations.
@@ -22,6 +23,28 @@ pub enum Command {
         /// The start of its group, to be stamped on the pod.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         start: Option<Arc<StartStamp>>,
+    },
+    /// Reserve a volume for a claim: set its `claimRef`, if its version is still this one. The volume controller binds
+    /// the two then.
+    ReserveVolume {
+        /// Which claim.
+        claim: Arc<ClaimName>,
+        /// The version of the claim that was decided on.
+        claim_version: String,
+        /// The name of the volume.
+        volume: Arc<str>,
+        /// The version of the volume that was decided on.
+        version: String,
+    },
+    /// Select the node for which the volume of a claim is provisioned (`volume.kubernetes.io/selected-node`), if the
+    /// version of the claim is still this one.
+    SelectNode {
+        /// Which claim.
+        claim: Arc<ClaimName>,
+        /// The version of the claim that was decided on.
+        version: String,
+        /// The node's name.
+        node: Arc<str>,
     },
     /// Delete a bound member of a gang whose start was not confirmed, to roll back its bind; its controller recreates
     /// it. The UID must be a precondition of the delete.

@@ -52,6 +52,8 @@ pub struct Config {
     pub bind_retry_ms_max: Millis,
     /// How long the bind of a single pod is retried before another node is chosen.
     pub bind_timeout_ms: Millis,
+    /// How long the volumes of a placed pod or group may take before its placement is given up.
+    pub volume_bind_timeout_ms: Millis,
 }
 
 impl Default for Config {
@@ -76,6 +78,7 @@ impl Default for Config {
             bind_retry_ms_initial: 200,
             bind_retry_ms_max: 5_000,
             bind_timeout_ms: 60_000,
+            volume_bind_timeout_ms: 600_000,
         }
     }
 }
@@ -240,6 +243,7 @@ impl Config {
             ("bind_retry_ms_initial", self.bind_retry_ms_initial),
             ("schedule_timeout_ms", self.schedule_timeout_ms),
             ("bind_timeout_ms", self.bind_timeout_ms),
+            ("volume_bind_timeout_ms", self.volume_bind_timeout_ms),
             ("reservation_ms_max", self.reservation_ms_max),
             ("preemption.spare_ms", self.preemption.spare_ms),
         ] {

@@ -9,6 +9,7 @@ use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
 use crate::model::pod::{PodName, PodSpec};
+use crate::model::storage::{ClaimName, StorageObservation, StorageWriteOutcome};
 
 /// An observation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -54,6 +55,15 @@ pub enum Observation {
     NamespaceGone {
         /// Its name.
         name: String,
+    },
+    /// An object of storage has changed.
+    Storage(Box<StorageObservation>),
+    /// The outcome of a `ReserveVolume` or `SelectNode` command for this claim.
+    StorageWriteDone {
+        /// Which claim.
+        claim: Arc<ClaimName>,
+        /// The outcome.
+        outcome: StorageWriteOutcome,
     },
     /// The outcome of a `Bind` command.
     BindDone {

@@ -286,7 +286,9 @@ fn is_outdated(group: &Group, diagnosis: &Diagnosis) -> bool {
         Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } => !has_started,
         Diagnosis::TimedOut { .. } | Diagnosis::Degraded { .. } => has_started,
         Diagnosis::Waiting(Waiting::GroupMissing { .. }) => group.definition.current().is_some(),
+        Diagnosis::Waiting(Waiting::Volumes { .. }) => group.total().assumed == 0,
         Diagnosis::BindFailed { .. }
+        | Diagnosis::VolumeBindFailed { .. }
         | Diagnosis::Waiting(_)
         | Diagnosis::PodUnschedulable { .. }
         | Diagnosis::GroupUnschedulable(_)

@@ -10,6 +10,7 @@ use crate::model::labels::{LabelOperator, NodeTerm};
 use crate::model::node::NodeSpec;
 use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
+use crate::model::storage::StorageObservation;
 use crate::validation_error::ValidationError;
 
 /// The largest minimum that the API can represent.
@@ -51,6 +52,29 @@ pub(crate) fn pod(spec: &PodSpec) -> Result<(), ValidationError> {
         return Err(ValidationError::new(object(), "refused.field", "", "a refusal must name a field"));
     }
     class(&spec.class, &object)
+}
+
+/// Validates an object of storage.
+pub(crate) fn storage(observation: &StorageObservation) -> Result<(), ValidationError> {
+    let (kind, name, bytes) = match observation {
+        StorageObservation::ClaimSeen(spec) => ("PersistentVolumeClaim", &spec.id.name, spec.request_bytes),
+        StorageObservation::VolumeSeen(spec) => ("PersistentVolume", &spec.name, Some(spec.capacity_bytes)),
+        StorageObservation::ClassSeen(spec) => ("StorageClass", &spec.name, None),
+        StorageObservation::NodeDriversSeen(spec) => ("CSINode", &spec.node, None),
+        StorageObservation::DriverSeen(spec) => ("CSIDriver", &spec.name, None),
+        StorageObservation::CapacitySeen(spec) => ("CSIStorageCapacity", &spec.key.1, spec.capacity_bytes),
+        StorageObservation::AttachmentSeen(spec) => ("VolumeAttachment", &spec.name, None),
+        _ => return Ok(()),
+    };
+    if name.is_empty() {
+        return Err(ValidationError::new(kind, "name", "", "an object needs a name"));
+    }
+    match bytes {
+        Some(bytes) if bytes < 0 => {
+            Err(ValidationError::new(format!("{kind} {name}"), "size", bytes, "a size is not negative"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn class(spec: &ClassSpec, object: &dyn Fn() -> String) -> Result<(), ValidationError> {

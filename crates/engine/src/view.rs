@@ -13,7 +13,7 @@ use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::ids::{GroupId, PodId};
 use crate::model::labels::Labels;
-use crate::model::pod::PodName;
+use crate::model::pod::{PodName, PodRefusal};
 use crate::model::taint::Taint;
 use crate::scheduler::{Engine, GroupState};
 
@@ -85,6 +85,11 @@ impl<'e> PodView<'e> {
     /// Whether its group excludes it: it counts as a pod without a group.
     pub fn is_excluded(&self) -> bool {
         self.pod.counted == Counted::Excluded
+    }
+
+    /// Why it must not be placed, if so: a field of its own, or one of its claims.
+    pub fn refusal(&self) -> Option<&'e PodRefusal> {
+        self.pod.refusal().map(|refusal| &**refusal)
     }
 
     /// Its priority for scheduling: that of its group, or its own.

@@ -178,8 +178,11 @@ async fn apply(up: &Up, client: &kube::Client, file: &Path, text: &str) -> usize
         let text = |field: &str| document[field].as_str().unwrap_or_default();
         let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, text("kind")));
-        let path =
-            Api::<DynamicObject>::namespaced_with(client.clone(), "default", &resource).resource_url().to_owned();
+        let api: Api<DynamicObject> = match text("kind") {
+            "StorageClass" => Api::all_with(client.clone(), &resource),
+            _ => Api::namespaced_with(client.clone(), "default", &resource),
+        };
+        let path = api.resource_url().to_owned();
         let request = http::Request::post(format!("{path}?fieldValidation=Strict"));
         let request = request.header("Content-Type", "application/json").body(document.to_string().into_bytes());
         let created = client.request::<Value>(request.unwrap()).await;

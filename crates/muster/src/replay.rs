@@ -30,6 +30,8 @@ struct Summary {
     refused: u64,
     decisions: u64,
     binds: u64,
+    volumes_reserved: u64,
+    nodes_selected: u64,
     rollbacks: u64,
     nominations: u64,
     evictions: u64,
@@ -121,6 +123,8 @@ impl Summary {
         for command in commands {
             match command {
                 Command::Bind { .. } => self.binds += 1,
+                Command::ReserveVolume { .. } => self.volumes_reserved += 1,
+                Command::SelectNode { .. } => self.nodes_selected += 1,
                 Command::RollBack { .. } => self.rollbacks += 1,
                 Command::Nominate { .. } => self.nominations += 1,
                 Command::Evict { pods, .. } => self.evictions += pods.len() as u64,
@@ -145,6 +149,8 @@ impl Summary {
             ("  refused", self.refused),
             ("decisions", self.decisions),
             ("  binds", self.binds),
+            ("  volumes reserved", self.volumes_reserved),
+            ("  nodes selected", self.nodes_selected),
             ("  pods rolled back", self.rollbacks),
             ("  pods nominated", self.nominations),
             ("  pods evicted", self.evictions),

@@ -129,6 +129,8 @@ struct Inner {
     pods_evicted: Counter,
     groups_evicted: Counter,
     groups: Gauges<1>,
+    volume_wait_seconds: Histograms<1>,
+    volume_refusals: Counters<1>,
     batch_seconds: Histogram,
 }
 
@@ -142,6 +144,10 @@ fn victim_buckets() -> Histogram {
 
 fn sli_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.01, 2.0, 20))
+}
+
+fn volume_buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.1, 2.0, 14))
 }
 
 fn short_buckets() -> Histogram {
@@ -304,6 +310,18 @@ impl Inner {
                 Counter::default(),
             ),
             groups: register(r, "muster_groups", "Groups, by state", Gauges::default()),
+            volume_wait_seconds: register(
+                r,
+                "muster_volume_wait_seconds",
+                "How long a placed pod waited for its volumes, by result",
+                Histograms::<1>::new_with_constructor(volume_buckets as fn() -> Histogram),
+            ),
+            volume_refusals: register(
+                r,
+                "muster_volume_refusals",
+                "Claims whose volume failed after their pod was placed, by provisioner",
+                Counters::default(),
+            ),
             batch_seconds: register(
                 r,
                 "muster_decision_batch_duration_seconds",
@@ -456,6 +474,18 @@ impl Metrics {
         self.inner.binds_rolled_back.inc();
     }
 
+    /// A placed pod waited this long for its volumes, and has them or was given up.
+    pub fn volumes_waited(&self, bound: bool, waited: Duration) {
+        let result = if bound { "bound" } else { "given_up" };
+        self.inner.volume_wait_seconds.get_or_create(&[("result", result.into())]).observe(seconds(waited));
+    }
+
+    /// The volume of a claim failed after its pod was placed. The provisioner is empty if its class has none.
+    pub fn volume_failed(&self, provisioner: &str) {
+        let provisioner = if provisioner.is_empty() { "none" } else { provisioner };
+        self.inner.volume_refusals.get_or_create(&[("provisioner", owned(provisioner))]).inc();
+    }
+
     /// The scheduling loop was busy for this long without a pause.
     pub fn batch(&self, took: Duration) {
         self.inner.batch_seconds.observe(seconds(took));
@@ -499,6 +529,10 @@ mod tests {
         metrics.set_waiting_for_victims(Entity::Group, 2);
         metrics.set_groups(GroupState::PartiallyBound, 5);
         metrics.pod_evicted();
+        metrics.volumes_waited(true, MS * 300);
+        metrics.volumes_waited(false, MS);
+        metrics.volume_failed("csi.example");
+        metrics.volume_failed("");
         metrics.batch(MS);
         let text = metrics.clone().render();
         for line in [
@@ -533,6 +567,11 @@ mod tests {
             "muster_groups_evicted_total 2",
             r#"muster_groups{state="partially_bound"} 5"#,
             "muster_pods_evicted_total 1",
+            r#"muster_volume_wait_seconds_bucket{le="0.2",result="bound"} 0"#,
+            r#"muster_volume_wait_seconds_bucket{le="0.4",result="bound"} 1"#,
+            r#"muster_volume_wait_seconds_count{result="given_up"} 1"#,
+            r#"muster_volume_refusals_total{provisioner="csi.example"} 1"#,
+            r#"muster_volume_refusals_total{provisioner="none"} 1"#,
             "muster_decision_batch_duration_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -12,7 +12,10 @@ use std::time::Duration;
 use muster_clock::Clock;
 use muster_engine::model::group::GroupKey;
 use muster_engine::model::pod::PodName;
-use muster_engine::{BindOutcome, Command, DeleteOutcome, Engine, GroupState, Observation, PreemptionResult, Subject};
+use muster_engine::model::storage::StorageWriteOutcome;
+use muster_engine::{
+    BindOutcome, Command, DeleteOutcome, Engine, GroupState, Observation, PreemptionResult, Subject, VolumeEvent,
+};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 
@@ -196,6 +199,7 @@ impl SchedulingLoop {
             self.instruments.metrics.observation_refused("observation");
             tracing::warn!(%refusal, "the engine rejected an observation or a part of it");
         }
+        self.count_volume_events();
         self.check();
     }
 
@@ -220,6 +224,12 @@ impl SchedulingLoop {
                     self.instruments.metrics.pod_scheduled(Duration::from_millis(waited_ms));
                 }
                 self.observe(Observation::BindDone { pod, node, outcome });
+            }
+            Outcome::StorageWrite { claim, outcome } => {
+                if let StorageWriteOutcome::Refused { message } = &outcome {
+                    tracing::warn!(%claim, message, "a write for the volume of a claim was refused");
+                }
+                self.observe(Observation::StorageWriteDone { claim, outcome });
             }
             Outcome::Rollback { pod, outcome } => self.observe(Observation::RollBackDone { pod, outcome }),
             Outcome::Evict { unit, outcomes } => {
@@ -268,6 +278,7 @@ impl SchedulingLoop {
             let began = Instant::now();
             let commands = self.engine.decide(now_ms);
             self.count_attempt(began.elapsed());
+            self.count_volume_events();
             let mut effects = DecisionEffects::default();
             for command in commands {
                 self.execute(command, &mut effects);
@@ -292,6 +303,17 @@ impl SchedulingLoop {
         let profile = &self.profiles[usize::from(attempt.profile)];
         self.instruments.metrics.attempt(entity, result, profile, took);
         self.instruments.metrics.decided(entity, took);
+    }
+
+    fn count_volume_events(&self) {
+        for event in self.engine.volume_events() {
+            match event {
+                VolumeEvent::Waited { ms, bound } => {
+                    self.instruments.metrics.volumes_waited(*bound, Duration::from_millis(*ms));
+                }
+                VolumeEvent::Failed { provisioner, .. } => self.instruments.metrics.volume_failed(provisioner),
+            }
+        }
     }
 
     /// Queues evictions until the preemptor's nominations are written. Repeated evictions do not wait.
@@ -361,6 +383,14 @@ impl SchedulingLoop {
                 self.status_writer.forget_nomination(&pod.uid);
                 self.cancel_evictions(&pod.uid);
                 self.actuator.send(ApiRequest::Bind { pod, node, start });
+            }
+            Command::ReserveVolume { claim, claim_version, volume, version } => {
+                tracing::info!(%claim, %volume, "reserve volume");
+                self.actuator.send(ApiRequest::ReserveVolume { claim, claim_version, volume, version });
+            }
+            Command::SelectNode { claim, version, node } => {
+                tracing::info!(%claim, %node, "select node");
+                self.actuator.send(ApiRequest::SelectNode { claim, version, node });
             }
             Command::RollBack { pod } => {
                 tracing::info!(%pod, "undo bind");

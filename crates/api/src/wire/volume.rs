@@ -1,7 +1,7 @@
 //! A volume of a pod, with the fields that affect scheduling.
 //!
-//! Claims are kept by name, since their volumes restrict the nodes. Of other sources that matter (exclusive disks,
-//! driver limits) only the presence is kept. All further sources are skipped. Must not depend on claims or drivers.
+//! Claims are kept by name, since their volumes restrict the nodes, and of in-line disks what identifies them, since
+//! not all pods of a node can use the same. All further sources are skipped. Must not depend on claims or drivers.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,27 +24,18 @@ pub struct Volume {
     /// An image volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageVolume>,
-    /// An inline CSI volume.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub csi: Option<Present>,
     /// An AWS disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub aws_elastic_block_store: Option<Present>,
-    /// An Azure disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub azure_disk: Option<Present>,
-    /// An OpenStack Cinder disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cinder: Option<Present>,
+    pub aws_elastic_block_store: Option<AwsDisk>,
     /// A GCE disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub gce_persistent_disk: Option<Present>,
+    pub gce_persistent_disk: Option<GceDisk>,
     /// An iSCSI disk.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub iscsi: Option<Present>,
-    /// A Ceph RBD disk.
+    pub iscsi: Option<IscsiDisk>,
+    /// A Ceph RBD image.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rbd: Option<Present>,
+    pub rbd: Option<RbdImage>,
 }
 
 /// An image volume.
@@ -63,6 +54,57 @@ pub struct ClaimVolume {
     /// The name of the claim, in the pod's namespace.
     #[serde(deserialize_with = "null_is_default")]
     pub claim_name: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub read_only: bool,
+}
+
+/// An AWS disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AwsDisk {
+    /// The ID of the volume.
+    #[serde(rename = "volumeID", deserialize_with = "null_is_default")]
+    pub volume_id: String,
+}
+
+/// A GCE disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GceDisk {
+    /// The name of the disk.
+    #[serde(deserialize_with = "null_is_default")]
+    pub pd_name: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub read_only: bool,
+}
+
+/// An iSCSI disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IscsiDisk {
+    /// The qualified name of the target.
+    #[serde(deserialize_with = "null_is_default")]
+    pub iqn: String,
+    /// Whether it is mounted read-only.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub read_only: bool,
+}
+
+/// A Ceph RBD image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RbdImage {
+    /// The Ceph monitors.
+    #[serde(deserialize_with = "null_is_default")]
+    pub monitors: Vec<String>,
+    /// The pool; the API server fills in `rbd`.
+    #[serde(deserialize_with = "null_is_default")]
+    pub pool: String,
+    /// The image.
+    #[serde(deserialize_with = "null_is_default")]
+    pub image: String,
     /// Whether it is mounted read-only.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub read_only: bool,

@@ -128,13 +128,14 @@ fn has_no_members(status: &Value, message: &str) -> bool {
 }
 
 /// The reasons for which a group can wait.
-const WAITING_REASONS: [&str; 10] = [
+const WAITING_REASONS: [&str; 11] = [
     reasons::UNSCHEDULABLE,
     reasons::WAITING_FOR_MEMBERS,
     reasons::GATED,
     reasons::NOT_FOUND_WITHIN_BUDGET,
     reasons::NEVER_FITS,
     reasons::WAITING_FOR_VICTIMS,
+    reasons::WAITING_FOR_VOLUMES,
     reasons::SCHEDULE_TIMEOUT,
     reasons::INVALID,
     reasons::UNSUPPORTED,

@@ -105,9 +105,9 @@ fn correction(gang: &ReplicaGang, group: &DesiredGroup, current: &DynamicObject)
     let annotations = current.metadata.annotations.as_ref();
     let mode = disruption::annotation(current_spec, gang.disruption_mode);
     group_annotations::correct(&mut patch, annotations, MIN_RESOURCES, group.annotations[MIN_RESOURCES].as_str());
-    group_annotations::correct(&mut patch, annotations, LATER_PODS, later_pods(gang, group));
-    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode);
-    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang));
+    group_annotations::correct(&mut patch, annotations, LATER_PODS, later_pods(gang, group).as_deref());
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode.as_deref());
+    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang).as_deref());
     (patch != json!({})).then_some(patch)
 }
 

@@ -199,7 +199,7 @@ pub(super) fn workload_correction(
         group_annotations::correct(&mut patch, annotations, key, needed(key));
     }
     let modes = workload_modes(&current_groups, gangs, native);
-    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, modes);
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, modes.as_deref());
     let minimum = |group: &PodGroupTemplate| group.scheduling_policy.gang.as_ref().map(|gang| gang.min_count);
     if current_groups.iter().any(|group| desired_of(group).map(minimum) != Some(minimum(group))) {
         if native.is_some_and(|version| !version.can_change_min_count()) {
@@ -243,9 +243,9 @@ pub(super) fn pod_group_correction(
     }
     let annotations = current.metadata.annotations.as_ref();
     let mode = disruption::annotation(&current.data["spec"], group.disruption_mode);
-    group_annotations::correct(&mut patch, annotations, LATER_PODS, later_pods(gangs, Some(version)));
-    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode);
-    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gangs));
+    group_annotations::correct(&mut patch, annotations, LATER_PODS, later_pods(gangs, Some(version)).as_deref());
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode.as_deref());
+    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gangs).as_deref());
     if patch == json!({}) { Correction::None } else { Correction::Patch(patch) }
 }
 

@@ -85,8 +85,8 @@ fn correction(gang: &JobGang, minimum: i64, group: &DynamicObject) -> Option<Val
     }
     let mode = disruption::annotation(spec, gang.disruption_mode);
     let annotations = group.metadata.annotations.as_ref();
-    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode);
-    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang));
+    group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode.as_deref());
+    group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang).as_deref());
     (patch != json!({})).then_some(patch)
 }
 

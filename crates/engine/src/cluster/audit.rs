@@ -37,6 +37,7 @@ pub(crate) fn ledger(cluster: &Cluster) -> Result<(), String> {
     }
     let leaving = cluster.pods().filter(|(_, pod)| pod.is_leaving() && pod.state.node().is_some()).map(|(id, _)| id);
     ensure(leaving.eq(cluster.leaving()), || "the list of leaving pods differs from a recount".to_owned())?;
+    ensure(cluster.plans_are_reserved(), || "reserved volumes are not those of assumed pods".to_owned())?;
     ensure(loads.is_empty(), || format!("pods on nodes that do not exist: {loads:?}"))
 }
 

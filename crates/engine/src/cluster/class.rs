@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::storage::StorageDemand;
 use super::topology::MatchSets;
 use super::topology::rules::{InterPodRules, OwnTerms};
 use crate::model::class::ClassSpec;
@@ -22,6 +23,8 @@ pub(crate) struct PodClass {
     pub(crate) own: Option<OwnTerms>,
     /// The rules that follow from its own inter-pod terms.
     pub(crate) rules: InterPodRules,
+    /// What its claims require, if anything.
+    pub(crate) storage: Option<Arc<StorageDemand>>,
     /// Filters that its profile disables.
     pub(crate) disabled_filters: DisabledFilters,
 }
@@ -35,6 +38,7 @@ impl PodClass {
             matches: MatchSets::UNLISTED,
             own: None,
             rules: InterPodRules::default(),
+            storage: None,
             disabled_filters: DisabledFilters::default(),
         }
     }

@@ -6,23 +6,27 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::class::PodClass;
+use super::storage::StorageDemand;
 use super::topology::rules::{InterPodRules, OwnTerms};
 use crate::model::class::ClassSpec;
 use crate::model::ids::{ClassId, MatchSetId, Slab};
 use crate::model::plugin::DisabledFilters;
 use crate::model::resources::{Requests, ResourceNames};
 
+/// What makes a class: what matches its pods, their form, and what their claims require.
+pub(super) type ClassKey = (MatchSetId, Arc<ClassSpec>, Option<Arc<StorageDemand>>);
+
 /// The classes in use.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Classes {
     slab: Slab<(PodClass, u32)>,
-    ids: BTreeMap<(MatchSetId, Arc<ClassSpec>), ClassId>,
+    ids: BTreeMap<ClassKey, ClassId>,
 }
 
 impl Classes {
-    /// The class with this spec in this match set, if there is one; the caller must `release` it.
-    pub(crate) fn acquire(&mut self, spec: &Arc<ClassSpec>, matches: MatchSetId) -> Option<ClassId> {
-        let id = *self.ids.get(&(matches, spec.clone()))?;
+    /// The class of this key, if there is one; the caller must `release` it.
+    pub(crate) fn acquire(&mut self, key: &ClassKey) -> Option<ClassId> {
+        let id = *self.ids.get(key)?;
         self.slab.get_mut(id.0).expect("a listed class exists").1 += 1;
         Some(id)
     }
@@ -30,17 +34,26 @@ impl Classes {
     /// Adds a class; the caller must `release` it, and has checked the resource names.
     pub(crate) fn add(
         &mut self,
-        spec: &Arc<ClassSpec>,
-        matches: MatchSetId,
+        key: ClassKey,
         (own, rules): (Option<OwnTerms>, InterPodRules),
         disabled_filters: DisabledFilters,
         names: &mut ResourceNames,
     ) -> ClassId {
+        let (matches, spec, storage) = key.clone();
+        let has_volumes = storage.is_some() || !spec.disks.is_empty();
+        let disabled_filters = if has_volumes { disabled_filters } else { disabled_filters.without_volumes() };
         let requested = spec.requests.iter().filter(|(_, amount)| **amount != 0);
         let requests = Requests::new(requested.filter_map(|(name, amount)| Some((names.acquire(name)?, *amount))));
-        let class = PodClass { matches, own, rules, disabled_filters, ..PodClass::independent(spec.clone(), requests) };
+        let class = PodClass {
+            matches,
+            own,
+            rules,
+            storage,
+            disabled_filters,
+            ..PodClass::independent(spec.clone(), requests)
+        };
         let id = ClassId(self.slab.insert((class, 1)));
-        self.ids.insert((matches, spec.clone()), id);
+        self.ids.insert(key, id);
         id
     }
 
@@ -51,7 +64,7 @@ impl Classes {
         if *users > 0 {
             return None;
         }
-        self.ids.remove(&(class.matches, class.spec.clone()));
+        self.ids.remove(&(class.matches, class.spec.clone(), class.storage.clone()));
         self.slab.remove(id.0).map(|(class, _)| class)
     }
 

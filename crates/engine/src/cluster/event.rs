@@ -48,6 +48,8 @@ pub(crate) enum ClusterEvent {
     GroupPriorityChanged { group: GroupId, nominated: Vec<NodeId> },
     /// A disruption budget covers other pods or allows another number of evictions. Holds the former or the new one.
     BudgetChanged(Box<BudgetSpec>),
+    /// Claims of this storage class may be bound on nodes where they could not be before.
+    StorageChanged(String),
     /// A reservation ended.
     ReservationEnded { nodes: Vec<NodeId> },
 }

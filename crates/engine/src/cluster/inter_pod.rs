@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Cluster;
 use super::event::ClusterEvent;
+use super::storage::StorageDemand;
 use super::topology::{self, CountedPod, Presence};
 use crate::model::class::ClassSpec;
 use crate::model::ids::{ClassId, DomainCountsId, LabelSetId, NodeId, PodId};
@@ -25,6 +26,16 @@ impl Cluster {
     /// The class of a pod with these labels. `take_moved_pods` tells which pods its terms concern. The caller assigns
     /// the class to a pod or releases it.
     pub(crate) fn acquire_class(&mut self, spec: &Arc<ClassSpec>, labels: LabelSetId) -> ClassId {
+        self.acquire_class_with(spec, labels, None)
+    }
+
+    /// The same for a pod with claims.
+    pub(crate) fn acquire_class_with(
+        &mut self,
+        spec: &Arc<ClassSpec>,
+        labels: LabelSetId,
+        storage: Option<Arc<StorageDemand>>,
+    ) -> ClassId {
         let inter_pod = spec.inter_pod.as_ref().filter(|inter_pod| !inter_pod.is_empty());
         let own = inter_pod.map(|inter_pod| {
             let (own, new_counts) = self.topology.acquire_terms(spec, inter_pod, &self.nodes);
@@ -34,7 +45,8 @@ impl Cluster {
             own
         });
         let matches = self.topology.matches_of(labels);
-        if let Some(id) = self.classes.acquire(spec, matches) {
+        let key = (matches, spec.clone(), storage);
+        if let Some(id) = self.classes.acquire(&key) {
             if let Some(own) = own {
                 self.topology.release_terms(own);
             }
@@ -42,7 +54,10 @@ impl Cluster {
         }
         let profile = self.profile(spec);
         let rules = self.topology.rules(spec, own.as_ref(), matches, profile);
-        let id = self.classes.add(spec, matches, (own, rules), profile.disabled_filters, &mut self.resources);
+        if let Some(demand) = key.2.as_deref() {
+            self.storage.note_demand(demand);
+        }
+        let id = self.classes.add(key, (own, rules), profile.disabled_filters, &mut self.resources);
         self.topology.add_class(matches, id);
         id
     }
@@ -58,8 +73,8 @@ impl Cluster {
     pub(crate) fn reclassify(&mut self, id: PodId) {
         let pod = self.pod(id);
         let (old, labels) = (pod.class, pod.label_set);
-        let spec = self.class(old).spec.clone();
-        let class = self.acquire_class(&spec, labels);
+        let (spec, storage) = (self.class(old).spec.clone(), self.class(old).storage.clone());
+        let class = self.acquire_class_with(&spec, labels, storage);
         self.change_pod(id, |pod| pod.class = class);
         self.release_class(old);
     }
@@ -196,10 +211,12 @@ impl Cluster {
         self.touch(node, false);
     }
 
-    /// Whether a required inter-pod term, its own or one of existing pods, can make a node infeasible for pods of a
-    /// class now.
+    /// Whether pods on other nodes can make a node infeasible for pods of a class now: by a required inter-pod term, its
+    /// own or one of existing pods, or by the use of a claim that it may not share.
     pub(crate) fn has_required_inter_pod_terms(&self, class: ClassId) -> bool {
-        self.topology.has_required_terms(self.class(class))
+        let class = self.class(class);
+        let excludes = class.storage.as_deref().is_some_and(|demand| !demand.exclusive.is_empty());
+        excludes || self.topology.has_required_terms(class)
     }
 
     /// Whether the domain counts equal a recount.

@@ -1,8 +1,10 @@
 //! The load of a node: what its pods use in total, as read by filters and scores.
 
 use super::class::PodClass;
+use super::storage::Attached;
 use crate::model::port::HostPort;
 use crate::model::resources::ResourceVec;
+use crate::model::storage::NamedDisk;
 
 /// The sum over some pods. It does not depend on the order in which pods are added and removed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +19,10 @@ pub(crate) struct Load {
     pub(crate) pods: usize,
     /// The used host ports, sorted; a port is listed twice if two pods were bound despite the conflict.
     pub(crate) ports: Vec<HostPort>,
+    /// The used disks, sorted; a disk is listed as often as it is used.
+    pub(crate) disks: Vec<NamedDisk>,
+    /// The attached volumes, if there are any.
+    pub(crate) attached: Option<Box<Attached>>,
 }
 
 impl Load {
@@ -31,6 +37,13 @@ impl Load {
             let place = self.ports.partition_point(|taken| taken < port);
             self.ports.insert(place, port.clone());
         }
+        for disk in &class.spec.disks {
+            let place = self.disks.partition_point(|used| used < disk);
+            self.disks.insert(place, disk.clone());
+        }
+        if let Some(demand) = class.storage.as_deref().filter(|demand| demand.attaches()) {
+            self.attached.get_or_insert_default().add(demand);
+        }
     }
 
     /// Removes one pod of a class.
@@ -43,6 +56,16 @@ impl Load {
         for port in &class.spec.host_ports {
             let place = self.ports.binary_search(port).expect("a removed pod's port is listed");
             self.ports.remove(place);
+        }
+        for disk in &class.spec.disks {
+            let place = self.disks.binary_search(disk).expect("a removed pod's disk is listed");
+            self.disks.remove(place);
+        }
+        if let (Some(demand), Some(attached)) = (class.storage.as_deref(), self.attached.as_mut()) {
+            attached.sub(demand);
+            if attached.is_empty() {
+                self.attached = None;
+            }
         }
     }
 }

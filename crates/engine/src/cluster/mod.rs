@@ -19,9 +19,11 @@ mod nodes;
 pub(crate) mod pod;
 pub(crate) mod profile;
 mod steps;
+pub(crate) mod storage;
 mod taken;
 pub(crate) mod topology;
 pub(crate) mod transaction;
+mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -42,6 +44,7 @@ use node::{Node, NominatedLoad};
 use pod::{Counted, Pod, PodState, StartRole};
 use profile::ProfileRules;
 use steps::StepCounter;
+use storage::Storage;
 use taken::Taken;
 use topology::{Presence, Topology};
 
@@ -69,6 +72,7 @@ pub(crate) struct Cluster {
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) topology: Topology,
     pub(crate) images: Images,
+    pub(crate) storage: Storage,
     /// The profiles by index.
     pub(crate) profiles: Vec<ProfileRules>,
     /// Whether a group's own priority counts only up to the lowest of its members.
@@ -245,6 +249,7 @@ impl Cluster {
         let shared = self.pod(id).group.and_then(|group| self.shared_priority(group));
         self.set_nominated(id, None);
         self.set_state(id, PodState::Finished { succeeded: false });
+        self.set_claims(id, &Arc::default());
         self.count_out(id);
         let pod = self.pods.remove(id.0).expect("a removed pod exists");
         self.pods_by_uid.remove(pod.id.uid.as_str());
@@ -313,6 +318,9 @@ impl Cluster {
         if let Some(node) = old.node().filter(|node| state.node() != Some(*node)) {
             let blocked = self.pod(id).group.zip(self.pod(id).not_evictable_before());
             self.events.push(ClusterEvent::AssignedPodDeleted { node, blocked });
+        }
+        if matches!(old, PodState::Assumed(_)) {
+            self.release_volumes_for_others(id);
         }
         self.count_out(id);
         if old.node() != state.node() {
@@ -495,6 +503,7 @@ impl Cluster {
     fn add_to_node(&mut self, id: PodId, node: NodeId) {
         self.change_load(node, self.pod(id).class, true);
         self.count_inter_pod(id, node, Presence::Placed, true);
+        self.count_claims(id, true);
         self.nodes.get_mut(node.0).expect("a pod's node exists").pods.push(id);
     }
 
@@ -502,6 +511,7 @@ impl Cluster {
     fn remove_from_node(&mut self, id: PodId, node: NodeId) -> usize {
         self.change_load(node, self.pod(id).class, false);
         self.count_inter_pod(id, node, Presence::Placed, false);
+        self.count_claims(id, false);
         let pods = &mut self.nodes.get_mut(node.0).expect("a pod's node exists").pods;
         let place = pods.iter().rposition(|other| *other == id).expect("a pod is listed on its node");
         pods.remove(place);

@@ -11,6 +11,9 @@ use crate::model::ids::NodeId;
 use crate::model::node::NodeSpec;
 use crate::model::resources::{PODS, ResourceVec};
 
+/// The label that most volumes of one node are found by.
+const HOSTNAME: &str = "kubernetes.io/hostname";
+
 impl Cluster {
     /// Adds or updates a node.
     pub(crate) fn set_node(&mut self, spec: &NodeSpec) {
@@ -57,6 +60,7 @@ impl Cluster {
         }
         self.count_pods_on_node(id, false);
         let node = self.nodes.get_mut(id.0).expect("just ensured");
+        self.storage.set_host(id, node.labels.get(HOSTNAME), spec.labels.get(HOSTNAME));
         node.labels.clone_from(&spec.labels);
         node.taints.clone_from(&spec.taints);
         node.unschedulable = spec.unschedulable;
@@ -83,6 +87,7 @@ impl Cluster {
         self.count_pods_on_node(id, false);
         self.topology.update_node(id, None);
         let node = self.nodes.get_mut(id.0).expect("a listed node exists");
+        self.storage.set_host(id, node.labels.get(HOSTNAME), None);
         let kept = Node {
             name: node.name.clone(),
             load: std::mem::take(&mut node.load),

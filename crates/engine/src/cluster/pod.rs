@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use super::storage::{Unusable, VolumePlan};
 use crate::model::Millis;
-use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId};
+use crate::model::ids::{ClaimId, ClassId, GroupId, LabelSetId, NodeId};
 use crate::model::labels::Labels;
 use crate::model::pod::{Lifetime, OwnerAttempt, PodName, PodRefusal, StartStamp};
+use crate::model::storage::ClaimUse;
 use crate::model::subject::Subject;
 
 /// The state of a pod.
@@ -128,10 +130,66 @@ pub(crate) struct Pod {
     pub(crate) bind: Option<Box<Bind>>,
     /// How its group counts it.
     pub(crate) counted: Counted,
+    /// The claims that it uses, and their slots.
+    pub(crate) claims: Arc<Vec<ClaimUse>>,
+    pub(crate) claim_ids: Vec<ClaimId>,
+    /// Why one of them cannot be used.
+    pub(crate) unusable: Option<Unusable>,
+    /// What its placement has chosen for its claims, while it is assumed.
+    pub(crate) volume_plan: Option<Box<VolumePlan>>,
+    /// The claims that are being bound before it is.
+    pub(crate) volume_binding: Option<Box<VolumeBinding>>,
     /// Whether its group counts it as pending or on a node.
     pub(crate) counted_live: bool,
     /// Whether what it requests is part of what its group takes of its `minResources`.
     pub(crate) counted_taking: bool,
+}
+
+/// The claims of an assumed pod that are being bound, from the decision until all are.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct VolumeBinding {
+    /// When it began.
+    pub(crate) since: Millis,
+    /// When it is given up.
+    pub(crate) deadline: Millis,
+    /// What is being written for each claim.
+    pub(crate) claims: Vec<ClaimBinding>,
+}
+
+impl VolumeBinding {
+    /// Whether all claims are bound.
+    pub(crate) fn is_done(&self) -> bool {
+        self.claims.iter().all(|claim| claim.step == BindingStep::Bound)
+    }
+}
+
+/// The binding of one claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ClaimBinding {
+    /// Which claim.
+    pub(crate) claim: ClaimId,
+    /// How far it is.
+    pub(crate) step: BindingStep,
+    /// How often it was written.
+    pub(crate) tries: u32,
+}
+
+/// How far the binding of a claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BindingStep {
+    /// Not written yet: shared claims of the group are provisioned first.
+    Pending,
+    /// The write was sent.
+    Sent,
+    /// The write failed and is sent again at this time.
+    Retry(Millis),
+    /// It is written: the volume controller or a provisioner goes on.
+    Written {
+        /// The API has shown it.
+        seen: bool,
+    },
+    /// It is bound to a volume that the node can access.
+    Bound,
 }
 
 /// An eviction by preemption.
@@ -213,6 +271,11 @@ pub(crate) enum MemberState {
 }
 
 impl Pod {
+    /// Why it must not be placed, if so: a field of its own, or one of its claims.
+    pub(crate) fn refusal(&self) -> Option<&Arc<PodRefusal>> {
+        self.refused.as_ref().or(self.unusable.as_ref())
+    }
+
     /// Whether the pod is terminating, being evicted, or being deleted to roll back its bind.
     pub(crate) fn is_leaving(&self) -> bool {
         self.terminating || self.rolling_back || self.eviction.is_some()
@@ -244,7 +307,7 @@ impl Pod {
             PodState::Bound(_) => MemberState::Bound,
             PodState::Assumed(_) => MemberState::Assumed,
             // Gates are removed eventually; a refusal needs a user, and so takes precedence.
-            PodState::Waiting if self.refused.is_some() => MemberState::Refused,
+            PodState::Waiting if self.refusal().is_some() => MemberState::Refused,
             PodState::Waiting if self.gated => MemberState::Gated,
             PodState::Waiting => MemberState::Waiting,
         }

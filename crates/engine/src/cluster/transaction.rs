@@ -3,6 +3,8 @@
 //! The undo log makes the cost of a transaction proportional to its changes. Placement, preemption and diagnosis all
 //! use transactions; nothing tentative is left behind, because dropping a transaction undoes it.
 
+use std::collections::BTreeSet;
+
 use super::Cluster;
 use super::event::ClusterEvent;
 use super::pod::PodState;
@@ -19,6 +21,7 @@ enum Undo {
     ReservationLifted { node: NodeId, priority: i32 },
     AffinityMatchAssumed { class: ClassId, node: NodeId },
     NodeAssumedReady { node: NodeId },
+    DetachmentAssumed { nodes: BTreeSet<NodeId> },
 }
 
 /// A point in a transaction to roll back to.
@@ -49,6 +52,7 @@ impl<'a> Transaction<'a> {
     /// Places a waiting pod on a node.
     pub(crate) fn place(&mut self, pod: PodId, node: NodeId) {
         assert_eq!(self.cluster.pod(pod).state, PodState::Waiting, "only a waiting pod can be placed");
+        self.cluster.reserve_volumes(pod, node);
         self.cluster.add_to_node(pod, node);
         self.cluster.try_state(pod, PodState::Assumed(node));
         self.log.push(Undo::Placed { pod, node });
@@ -108,6 +112,13 @@ impl<'a> Transaction<'a> {
         self.log.push(Undo::NodeAssumedReady { node });
     }
 
+    /// Treats volumes that no pod uses any more as detached: they are in a while.
+    pub(crate) fn assume_detached(&mut self) {
+        let nodes = self.cluster.nodes_with_left_volumes();
+        self.cluster.assume_detached(true, &nodes);
+        self.log.push(Undo::DetachmentAssumed { nodes });
+    }
+
     /// Whether nothing has been changed.
     pub(crate) fn is_unchanged(&self) -> bool {
         self.log.is_empty()
@@ -126,6 +137,7 @@ impl<'a> Transaction<'a> {
                 Undo::Placed { pod, node } | Undo::Restored { pod, node } => {
                     self.cluster.remove_from_node(pod, node);
                     self.cluster.try_state(pod, PodState::Waiting);
+                    self.cluster.release_volumes(pod);
                 }
                 Undo::Occupied { class, node } => self.cluster.change_load(node, class, false),
                 Undo::Removed { pod, state, node, place } => {
@@ -136,6 +148,7 @@ impl<'a> Transaction<'a> {
                 }
                 Undo::ReservationLifted { node, priority } => self.cluster.set_reservation(node, Some(priority)),
                 Undo::AffinityMatchAssumed { class, node } => self.cluster.assume_affinity_match(class, node, false),
+                Undo::DetachmentAssumed { nodes } => self.cluster.assume_detached(false, &nodes),
                 Undo::NodeAssumedReady { node } => self.cluster.set_assumed_ready(node, false),
                 Undo::NominationCleared { pod, node } => {
                     self.cluster.list_nomination(pod, node);
@@ -180,6 +193,7 @@ impl<'a> Transaction<'a> {
         if !only_placements {
             self.rollback_to(Savepoint(0));
             for (pod, node) in &placed {
+                self.cluster.reserve_volumes(*pod, *node);
                 self.cluster.add_to_node(*pod, *node);
                 self.cluster.try_state(*pod, PodState::Assumed(*node));
             }
@@ -268,6 +282,7 @@ pub(super) mod tests {
             && one.nodes_present == other.nodes_present
             && one.budgets == other.budgets
             && one.topology == other.topology
+            && one.storage == other.storage
     }
 
     pub(crate) fn pod(number: u32, class: ClassId, label_set: crate::model::ids::LabelSetId) -> Pod {
@@ -309,6 +324,11 @@ pub(super) mod tests {
             awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
+            claims: Arc::default(),
+            claim_ids: Vec::new(),
+            unusable: None,
+            volume_plan: None,
+            volume_binding: None,
             counted_live: false,
             counted_taking: false,
         }

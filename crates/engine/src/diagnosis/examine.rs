@@ -54,7 +54,7 @@ pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) ->
         // A node that is starting up will be ready.
         let ready = (!node.startup_taints.is_empty()).then(|| Node { assumed_ready: true, ..node.clone() });
         if filter::passes_static_filters(pod_class, ready.as_ref().unwrap_or(node)) {
-            let empty = View::without_pods(cluster, id, Cow::Borrowed(&nothing));
+            let empty = View::of_empty_cluster(cluster, id, Cow::Borrowed(&nothing));
             room = room.saturating_add(filter::copies_max(pod_class, node, &empty) as u64);
             if room >= enough {
                 break;
@@ -88,10 +88,17 @@ fn distance(cluster: &Cluster, class: &PodClass, id: NodeId, load: &Load, reason
             | Reason::NodeAffinity
             | Reason::Features
             | Reason::VolumeAffinity
+            | Reason::VolumeMissing
+            | Reason::NoVolume
+            | Reason::NoStorage
+            | Reason::DriverMissing(_)
             | Reason::VolumeZone
             | Reason::SpreadLabel
             | Reason::PodAffinity => return None,
             Reason::Ports
+            | Reason::Disk
+            | Reason::ReadWriteOncePod
+            | Reason::VolumeLimit
             | Reason::TooManyPods
             | Reason::Spread
             | Reason::PodAntiAffinity
@@ -134,6 +141,13 @@ pub(crate) fn to_rejection(cluster: &Cluster, reason: Reason) -> Rejection {
         Reason::NodeAffinity => Rejection::NodeAffinity,
         Reason::Ports => Rejection::Ports,
         Reason::TooManyPods => Rejection::TooManyPods,
+        Reason::Disk => Rejection::Disk,
+        Reason::ReadWriteOncePod => Rejection::ReadWriteOncePod,
+        Reason::VolumeLimit => Rejection::VolumeLimit,
+        Reason::DriverMissing(driver) => Rejection::DriverMissing { driver: driver.to_string() },
+        Reason::VolumeMissing => Rejection::VolumeMissing,
+        Reason::NoVolume => Rejection::NoVolume,
+        Reason::NoStorage => Rejection::NoStorage,
         Reason::VolumeAffinity => Rejection::VolumeAffinity,
         Reason::VolumeZone => Rejection::VolumeZone,
         Reason::Spread => Rejection::Spread,

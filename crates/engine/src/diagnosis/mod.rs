@@ -45,6 +45,15 @@ pub enum Diagnosis {
         /// The error.
         message: String,
     },
+    /// The volume of a claim could not be bound or provisioned: nothing that depends on it is bound.
+    VolumeBindFailed {
+        /// The claim.
+        claim: String,
+        /// The node.
+        node: String,
+        /// By which part it was refused, or what it waited for in vain.
+        message: String,
+    },
     /// The start of a group was not confirmed in time, or its victims have not left in time.
     TimedOut {
         /// The minimum.
@@ -119,6 +128,15 @@ pub enum Waiting {
         have: u32,
         /// Members desired.
         desired: u32,
+    },
+    /// Nodes are chosen; claims are being bound to volumes, or volumes provisioned, before any pod is bound.
+    Volumes {
+        /// How many claims.
+        claims: u32,
+        /// One of them.
+        example: String,
+        /// The node of its pod.
+        node: String,
     },
     /// The pod refers to a subset that its group does not have.
     UnknownSubset {
@@ -204,8 +222,25 @@ pub enum Rejection {
         /// The resource.
         resource: String,
     },
+    /// A disk that the pod names is in use on the node.
+    Disk,
+    /// Another pod uses a `ReadWriteOncePod` claim of the pod.
+    ReadWriteOncePod,
+    /// The node has as many volumes attached as it can.
+    VolumeLimit,
+    /// The node does not have a CSI driver that its pods need.
+    DriverMissing {
+        /// The driver.
+        driver: String,
+    },
     /// A volume of the pod is not accessible from the node.
     VolumeAffinity,
+    /// No volume matches a claim of the pod, and none can be provisioned.
+    NoVolume,
+    /// There is too little storage for a volume of the pod.
+    NoStorage,
+    /// A claim of the pod is bound to a volume that does not exist.
+    VolumeMissing,
     /// A volume of the pod is in another zone.
     VolumeZone,
     /// The node violates a topology spread constraint.
@@ -443,6 +478,9 @@ impl Diagnosis {
                 | Waiting::Former { .. }
                 | Waiting::PodRefused { kind: RefusalKind::Reference | RefusalKind::Invalid, .. },
             ) => "Invalid",
+            Self::Waiting(Waiting::Volumes { .. } | Waiting::PodRefused { kind: RefusalKind::Volume, .. }) => {
+                "WaitingForVolumes"
+            }
             Self::Waiting(_) => "WaitingForMembers",
             Self::PodUnschedulable { never: true, .. } => "NeverFits",
             Self::PodUnschedulable { .. } => "Unschedulable",
@@ -452,7 +490,7 @@ impl Diagnosis {
                 Proof::NotFound { .. } | Proof::NodesLeftOut => "NotFoundWithinBudget",
             },
             Self::WaitingForVictims(_) => "WaitingForVictims",
-            Self::BindFailed { .. } => "SchedulerError",
+            Self::BindFailed { .. } | Self::VolumeBindFailed { .. } => "SchedulerError",
             Self::TimedOut { .. } => "ScheduleTimeout",
             Self::Degraded { .. } => "Degraded",
         }

@@ -17,6 +17,18 @@ impl Display for Rejection {
             Self::EnforcedAffinity => f.write_str("node(s) didn't match scheduler-enforced node affinity"),
             Self::NodeAffinity => f.write_str("node(s) didn't match Pod's node affinity/selector"),
             Self::Ports => f.write_str("node(s) didn't have free ports for the requested pod ports"),
+            Self::Disk => f.write_str("node(s) had no available disk"),
+            Self::ReadWriteOncePod => f.write_str(
+                "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by \
+                 another pod",
+            ),
+            Self::VolumeLimit => f.write_str("node(s) exceed max volume count"),
+            Self::DriverMissing { driver } => write!(f, "{driver} CSI driver is not installed on the node"),
+            Self::NoVolume => f.write_str("node(s) didn't find available persistent volumes to bind"),
+            Self::NoStorage => f.write_str("node(s) did not have enough free storage"),
+            Self::VolumeMissing => {
+                f.write_str("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
+            }
             Self::VolumeAffinity => f.write_str("node(s) didn't match PersistentVolume's node affinity"),
             Self::VolumeZone => f.write_str("node(s) had no available volume zone"),
             Self::Spread => f.write_str("node(s) didn't match pod topology spread constraints"),
@@ -96,6 +108,13 @@ impl Display for Waiting {
             Self::DesiredCount { have, desired } => {
                 write!(f, "Waiting a moment for more members: {have} of {desired} desired are there.")
             }
+            Self::Volumes { claims: 1, example, node } => {
+                write!(f, "Waiting for the volume of claim {example} on node {node}, before any pod is bound.")
+            }
+            Self::Volumes { claims, example, node } => write!(
+                f,
+                "Waiting for the volumes of {claims} claims, {example} on node {node} among them, before any pod is bound."
+            ),
             Self::UnknownSubset { subset, group } if subset.is_empty() => {
                 write!(f, "The group {group} has several subsets and the pod names none.")
             }
@@ -115,7 +134,7 @@ impl Display for Waiting {
                 match kind {
                     RefusalKind::Unsupported if reason.is_empty() => f.write_str(" is not supported yet.")?,
                     RefusalKind::Unsupported => write!(f, " is not supported yet: {reason}.")?,
-                    RefusalKind::Reference | RefusalKind::Invalid => write!(f, ": {reason}.")?,
+                    RefusalKind::Reference | RefusalKind::Invalid | RefusalKind::Volume => write!(f, ": {reason}.")?,
                 }
                 if *pods > 1 { write!(f, " {pods} pods are refused.") } else { Ok(()) }
             }
@@ -289,6 +308,9 @@ impl Display for Diagnosis {
             }
             Self::GroupUnschedulable(shortfall) => shortfall.fmt(f),
             Self::WaitingForVictims(victims) => victims.fmt(f),
+            Self::VolumeBindFailed { claim, node, message } => {
+                write!(f, "Claim {claim} has no volume on node {node}: {message}. No pod is bound.")
+            }
             Self::BindFailed { node, message } => write!(f, "Binding to node {node} failed: {message}"),
             Self::TimedOut { victims: Some(victims), .. } => {
                 f.write_str(

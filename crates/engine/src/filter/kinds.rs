@@ -1,12 +1,14 @@
 //! The kinds of filters, by what their result depends on, and the reasons that they give.
 
+use std::sync::Arc;
+
 use super::view::View;
 use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
 use crate::model::ids::ResourceId;
 
 /// Why a node is infeasible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// The pod's `nodeName` is another node.
     NodeName,
@@ -24,8 +26,22 @@ pub(crate) enum Reason {
     TooManyPods,
     /// There is too little of a resource left.
     Insufficient(ResourceId),
+    /// A disk that the pod names is in use on the node.
+    Disk,
+    /// Another pod uses a claim that only one pod may use.
+    ReadWriteOncePod,
+    /// The node has as many volumes attached as it can.
+    VolumeLimit,
+    /// The node lacks a CSI driver that its pods need.
+    DriverMissing(Arc<str>),
+    /// A claim is bound to a volume that does not exist.
+    VolumeMissing,
     /// The node does not match the node affinity of a volume.
     VolumeAffinity,
+    /// No volume matches a claim of the pod, and none can be provisioned.
+    NoVolume,
+    /// There is too little storage for a volume of the pod.
+    NoStorage,
     /// A volume of the pod is in another zone.
     VolumeZone,
     /// The pod would violate the skew of a topology spread constraint.

@@ -19,7 +19,10 @@ mod taints;
 mod topology_spread;
 mod unschedulable;
 mod view;
-mod volumes;
+mod volume_binding;
+mod volume_limits;
+mod volume_restrictions;
+mod volume_zone;
 
 use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
@@ -29,7 +32,7 @@ pub(crate) use kinds::Reason;
 pub(crate) use view::{InterPodView, View, view};
 
 /// All filters in the order of their evaluation. A filter without a name cannot be disabled.
-static FILTERS: [(Option<FilterName>, Filter); 13] = [
+static FILTERS: [(Option<FilterName>, Filter); 17] = [
     (Some(FilterName::NodeName), node_name::FILTER),
     (Some(FilterName::NodeUnschedulable), unschedulable::FILTER),
     (Some(FilterName::TaintToleration), taints::FILTER),
@@ -37,8 +40,12 @@ static FILTERS: [(Option<FilterName>, Filter); 13] = [
     (Some(FilterName::NodeAffinity), node_affinity::FILTER),
     (Some(FilterName::NodePorts), ports::FILTER),
     (Some(FilterName::NodeResourcesFit), resources::FILTER),
-    (Some(FilterName::VolumeBinding), volumes::REACH),
-    (Some(FilterName::VolumeZone), volumes::ZONE),
+    (Some(FilterName::VolumeRestrictions), volume_restrictions::FILTER),
+    (Some(FilterName::NodeVolumeLimits), volume_limits::FILTER),
+    (Some(FilterName::VolumeBinding), volume_binding::MISSING),
+    (Some(FilterName::VolumeBinding), volume_binding::ACCESS),
+    (Some(FilterName::VolumeBinding), volume_binding::UNBOUND),
+    (Some(FilterName::VolumeZone), volume_zone::FILTER),
     (Some(FilterName::PodTopologySpread), topology_spread::FILTER),
     (Some(FilterName::InterPodAffinity), inter_pod_affinity::FILTER),
     (Some(FilterName::NodeDeclaredFeatures), features::FILTER),
@@ -47,11 +54,12 @@ static FILTERS: [(Option<FilterName>, Filter); 13] = [
 
 /// The filters that are enabled for a class, in order.
 fn filters(class: &PodClass) -> impl Iterator<Item = &'static Filter> {
+    named_filters(class).map(|(_, filter)| filter)
+}
+
+fn named_filters(class: &PodClass) -> impl Iterator<Item = &'static (Option<FilterName>, Filter)> {
     let disabled_filters = class.disabled_filters;
-    FILTERS
-        .iter()
-        .filter(move |(name, _)| !name.is_some_and(|name| disabled_filters.has(name)))
-        .map(|(_, filter)| filter)
+    FILTERS.iter().filter(move |(name, _)| !name.is_some_and(|name| disabled_filters.has(name)))
 }
 
 /// Whether the node object passes all static filters.
@@ -106,16 +114,20 @@ pub(crate) fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 
 /// All reasons of the first filter that fails; empty if every filter passes.
 pub(crate) fn failure_reasons(class: &PodClass, node: &Node, view: &View<'_>) -> Vec<Reason> {
     let mut reasons = Vec::new();
-    for filter in filters(class) {
+    let mut failed = None;
+    for (name, filter) in named_filters(class) {
+        // Of the parts of one plugin only those about volumes report together.
+        let goes_on = *name == Some(FilterName::VolumeBinding) && failed == Some(name);
+        if !reasons.is_empty() && !goes_on {
+            break;
+        }
         match filter {
-            Filter::Static(filter) if !(filter.passes)(class, node) => reasons.push(filter.reason),
+            Filter::Static(filter) if !(filter.passes)(class, node) => reasons.push(filter.reason.clone()),
             Filter::Static(_) => {}
             Filter::Load(filter) => (filter.reasons)(class, node, view, &mut reasons),
             Filter::InterPod(filter) => reasons.extend((filter.failure_reason)(class, node, view)),
         }
-        if !reasons.is_empty() {
-            break;
-        }
+        failed = Some(name);
     }
     reasons
 }

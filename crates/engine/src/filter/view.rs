@@ -12,6 +12,9 @@ use crate::model::ids::NodeId;
 pub(crate) struct View<'a> {
     /// The load of the node, including nominated pods of the same or a higher priority.
     pub(crate) load: Cow<'a, Load>,
+    /// The cluster, for what nodes share, and the slot of the node.
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) node: NodeId,
     /// The node is reserved for a group of the same or a higher priority.
     pub(crate) blocked_by_reservation: bool,
     /// The rest of the cluster, for inter-pod filters; `None` skips them.
@@ -31,10 +34,17 @@ pub(crate) struct InterPodView<'a> {
 }
 
 impl<'a> View<'a> {
+    /// Whether it is a node of a cluster without any pods except its load.
+    pub(crate) fn without_pods(&self) -> bool {
+        self.inter_pod.as_ref().is_some_and(|inter_pod| inter_pod.without_pods)
+    }
+
     /// A node of a cluster without any pods except this load.
-    pub(crate) fn without_pods(cluster: &'a Cluster, node: NodeId, load: Cow<'a, Load>) -> Self {
+    pub(crate) fn of_empty_cluster(cluster: &'a Cluster, node: NodeId, load: Cow<'a, Load>) -> Self {
         View {
             load,
+            cluster,
+            node,
             blocked_by_reservation: false,
             inter_pod: Some(InterPodView { cluster, node, priority: i32::MAX, existing: None, without_pods: true }),
         }
@@ -53,6 +63,8 @@ pub(crate) fn view(cluster: &Cluster, id: NodeId, priority: i32) -> View<'_> {
     let blocked_by_reservation = node.reservation_priority.is_some_and(|claim| priority <= claim);
     View {
         load,
+        cluster,
+        node: id,
         blocked_by_reservation,
         inter_pod: Some(InterPodView { cluster, node: id, priority, existing: None, without_pods: false }),
     }

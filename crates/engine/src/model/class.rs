@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::inter_pod::InterPodConstraints;
 use super::labels::{Labels, NodeTerm, PreferredTerm};
 use super::port::HostPort;
+use super::storage::NamedDisk;
 use super::taint::Toleration;
 
 /// A class as observed: names are text, amounts are base units.
@@ -46,9 +47,9 @@ pub struct ClassSpec {
     /// `None` is no requirement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enforced_terms: Option<Vec<NodeTerm>>,
-    /// Node constraints of its volumes that are already provisioned.
+    /// Disks that it names itself, without a claim.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub volumes: Vec<VolumeTopology>,
+    pub disks: Vec<NamedDisk>,
     /// The images of its containers and volumes, repeated as often as they are used.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<Arc<str>>,
@@ -64,25 +65,6 @@ pub struct ClassSpec {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires a reference")]
 fn is_first(profile: &u16) -> bool {
     *profile == 0
-}
-
-/// The node constraints of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(default)]
-pub struct VolumeTopology {
-    /// Node affinity terms of the volume, of which the node must match one; `None` is no requirement.
-    pub required_terms: Option<Vec<NodeTerm>>,
-    /// Zone and region requirements. They apply only to nodes that have a zone or region label.
-    pub zones: Vec<ZoneRequirement>,
-}
-
-/// The zones or regions from which a volume can be reached.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ZoneRequirement {
-    /// The label keys: the current and the deprecated one.
-    pub keys: Vec<String>,
-    /// The allowed values of the node's label.
-    pub values: BTreeSet<String>,
 }
 
 /// Resource requests used for scoring.

@@ -60,6 +60,14 @@ dense_id!(
     /// The nodes that a topology spread constraint counts pods on.
     EligibleNodesId
 );
+dense_id!(
+    /// A claim's slot in the storage.
+    ClaimId
+);
+dense_id!(
+    /// A volume's slot in the storage.
+    VolumeId
+);
 
 /// Ids by which vectors are indexed.
 macro_rules! indexes_vectors {

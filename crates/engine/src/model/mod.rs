@@ -1,5 +1,5 @@
-//! The data model of the engine: resources, selectors, taints, ports, pod classes, nodes, pods, groups and disruption
-//! budgets.
+//! The data model of the engine: resources, selectors, taints, ports, pod classes, nodes, pods, groups, storage and
+//! disruption budgets.
 //!
 //! Must not depend on how decisions are made, on a clock, or on the Kubernetes API beyond the terms that users see.
 
@@ -14,6 +14,7 @@ pub mod plugin;
 pub mod pod;
 pub mod port;
 pub mod resources;
+pub mod storage;
 pub mod subject;
 pub mod taint;
 

@@ -20,7 +20,11 @@ pub enum FilterName {
     NodePorts,
     /// Free resources.
     NodeResourcesFit,
-    /// The node affinity of volumes.
+    /// Disks and claims that pods cannot share.
+    VolumeRestrictions,
+    /// How many volumes a node can attach.
+    NodeVolumeLimits,
+    /// Volumes that a node can access, or that can be bound or provisioned for it.
     VolumeBinding,
     /// The zones of volumes.
     VolumeZone,
@@ -34,13 +38,15 @@ pub enum FilterName {
 
 impl FilterName {
     /// All filters that a profile can disable.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::NodeName,
         Self::NodeUnschedulable,
         Self::TaintToleration,
         Self::NodeAffinity,
         Self::NodePorts,
         Self::NodeResourcesFit,
+        Self::VolumeRestrictions,
+        Self::NodeVolumeLimits,
         Self::VolumeBinding,
         Self::VolumeZone,
         Self::PodTopologySpread,
@@ -54,6 +60,13 @@ impl FilterName {
 pub(crate) struct DisabledFilters(u16);
 
 impl DisabledFilters {
+    /// The same without the filters about volumes: no pod of the class has any.
+    pub(crate) fn without_volumes(self) -> Self {
+        use FilterName::{NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone};
+        let volumes = Self::new([VolumeRestrictions, NodeVolumeLimits, VolumeBinding, VolumeZone]);
+        Self(self.0 | volumes.0)
+    }
+
     pub(crate) fn new(names: impl IntoIterator<Item = FilterName>) -> Self {
         Self(names.into_iter().fold(0, |all, name| all | 1 << name as u16))
     }

@@ -9,6 +9,7 @@ use super::Millis;
 use super::class::ClassSpec;
 use super::group::{DisruptionMode, GroupKey};
 use super::labels::Labels;
+use super::storage::ClaimUse;
 
 /// The identity of a pod: the UID is unique, namespace and name are for users and the API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -114,6 +115,8 @@ pub enum RefusalKind {
     Reference,
     /// The value is invalid.
     Invalid,
+    /// A claim of the pod cannot be used, at least not yet.
+    Volume,
 }
 
 /// A pod as observed: always the complete state, never a difference.
@@ -178,6 +181,9 @@ pub struct PodSpec {
     /// How long it runs.
     #[serde(skip_serializing_if = "Lifetime::is_unlimited")]
     pub lifetime: Lifetime,
+    /// The claims that it uses.
+    #[serde(skip_serializing_if = "no_claims")]
+    pub claims: Arc<Vec<ClaimUse>>,
 }
 
 /// How long a pod runs.
@@ -207,6 +213,10 @@ impl Lifetime {
             Self::Deadline(deadline_ms) => started_ms.saturating_add(deadline_ms) <= until,
         }
     }
+}
+
+fn no_claims(claims: &Arc<Vec<ClaimUse>>) -> bool {
+    claims.is_empty()
 }
 
 fn no_labels(labels: &Arc<Labels>) -> bool {

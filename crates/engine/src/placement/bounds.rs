@@ -12,6 +12,9 @@ use crate::filter;
 use crate::model::ids::{ClassId, NodeId, ResourceId};
 use crate::model::plugin::FilterName;
 
+/// Volumes are counted up to this number.
+const ROOM_MAX: i64 = 1 << 20;
+
 /// The lots with the least room first; among equals, those with the largest share of a node.
 pub(super) fn hardest_first(
     transaction: &Transaction<'_>,
@@ -53,6 +56,10 @@ pub(super) fn room_for(
     } else {
         filter::copies_max
     };
+    let volumes = pod_class.storage.as_deref().map_or(i64::MAX, |demand| {
+        let most = usize::try_from(enough.min(ROOM_MAX)).unwrap_or(usize::MAX);
+        cluster.storage.copies_max(demand, most) as i64
+    });
     let mut room = 0_i64;
     for node in cache.candidates(cluster, class, priority).statically_feasible_nodes() {
         if avoid.contains(&node) {
@@ -60,11 +67,17 @@ pub(super) fn room_for(
         }
         let view = filter::view(cluster, node, priority);
         room = room.saturating_add(copies(pod_class, cluster.node(node), &view));
-        if room >= enough {
+        if room >= enough.min(volumes) {
             break;
         }
     }
-    room
+    if volumes < enough.min(ROOM_MAX) { room.min(volumes) } else { room }
+}
+
+/// Whether the nodes that any of the pods may use depend on which volumes others get.
+pub(super) fn shares_limits_of_storage(cluster: &Cluster, request: &PlacementRequest) -> bool {
+    let demands = request.lots.iter().filter_map(|lot| cluster.class(lot.class).storage.as_deref());
+    demands.into_iter().any(|demand| cluster.storage.has_shared_limits(demand))
 }
 
 /// An upper bound of how many pods of a lot fit if no others are placed, counted up to `enough`.

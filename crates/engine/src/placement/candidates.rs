@@ -21,6 +21,8 @@ pub(crate) struct Candidates {
     seen: u64,
     /// The state of the class's images that the scores are based on.
     images: ImageState,
+    /// The revision of the storage that its claims may be bound to.
+    storage: u64,
     nodes: Vec<Candidate>,
     ranking: Ranking,
 }
@@ -48,7 +50,8 @@ impl Candidates {
         };
         let nodes = vec![Candidate::default(); cluster.node_slots()];
         let (seen, images) = (cluster.journal.end(), image_state(cluster, class));
-        let mut candidates = Self { class, priority, seen, images, nodes, ranking };
+        let storage = storage_state(cluster, class);
+        let mut candidates = Self { class, priority, seen, images, storage, nodes, ranking };
         for slot in 0..candidates.nodes.len() {
             candidates.update(cluster, scorer, slot, true);
         }
@@ -61,7 +64,7 @@ impl Candidates {
 
     /// Applies the changes since the last refresh.
     pub(crate) fn refresh(&mut self, cluster: &Cluster, scorer: &Scorer) {
-        let is_current = self.update_terms(cluster);
+        let is_current = self.update_terms(cluster) && self.storage == storage_state(cluster, self.class);
         if is_current && self.seen == cluster.journal.end() {
             return;
         }
@@ -183,6 +186,11 @@ impl Candidates {
             Ranking::ByEquivalence(ranking) => ranking.put(cluster, id, new),
         }
     }
+}
+
+/// The revision of the storage that the claims of a class may be bound to.
+fn storage_state(cluster: &Cluster, class: ClassId) -> u64 {
+    cluster.class(class).storage.as_deref().map_or(0, |demand| cluster.storage.revision(demand))
 }
 
 fn image_state(cluster: &Cluster, class: ClassId) -> ImageState {

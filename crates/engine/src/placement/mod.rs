@@ -45,7 +45,8 @@ pub(crate) fn place(
         return Verdict::Placed;
     }
     let equal = !request.has_avoided_nodes() && requirements::have_equal_requirements(transaction.cluster(), request);
-    if (equal && affinity_placement::greedy_is_exact(transaction.cluster(), request))
+    let exact = equal && !bounds::shares_limits_of_storage(transaction.cluster(), request);
+    if (exact && affinity_placement::greedy_is_exact(transaction.cluster(), request))
         || bounds::lacks_capacity(transaction, cache, request)
     {
         return Verdict::Impossible;

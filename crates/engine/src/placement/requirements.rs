@@ -21,6 +21,7 @@ pub(super) fn have_equal_requirements(cluster: &Cluster, request: &PlacementRequ
 
 fn equal_requirements(topology: &Topology, one: &PodClass, other: &PodClass) -> bool {
     one.disabled_filters == other.disabled_filters
+        && one.storage == other.storage
         && equal_spec(&one.spec, &other.spec)
         && equal_inter_pod_rules(topology, one, other)
 }
@@ -36,7 +37,7 @@ fn equal_spec(one: &ClassSpec, other: &ClassSpec) -> bool {
         && one.enforced_terms == other.enforced_terms
         && one.tolerations == other.tolerations
         && one.host_ports == other.host_ports
-        && one.volumes == other.volumes
+        && one.disks == other.disks
         && one.features == other.features
         && left.required_affinity == right.required_affinity
         && left.required_anti_affinity == right.required_anti_affinity

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::affinity_placement;
+use super::bounds;
 use super::cache::Cache;
 use super::request::{Lot, PlacementRequest, Verdict};
 use crate::cluster::transaction::Transaction;
@@ -53,8 +54,13 @@ pub(super) fn search(
         .collect();
     resources.sort_unstable();
     resources.dedup();
+    let shares_limits = bounds::shares_limits_of_storage(transaction.cluster(), request);
+    let has_volumes = request.lots.iter().any(|lot| {
+        let class = transaction.cluster().class(lot.class);
+        class.storage.is_some() || !class.spec.disks.is_empty()
+    });
     let has_inter_pod_terms =
-        request.lots.iter().any(|lot| transaction.cluster().has_required_inter_pod_terms(lot.class));
+        has_volumes || request.lots.iter().any(|lot| transaction.cluster().has_required_inter_pod_terms(lot.class));
     let mut search = Search {
         has_inter_pod_terms,
         transaction,
@@ -72,7 +78,8 @@ pub(super) fn search(
         Outcome::Found => Verdict::Placed,
         Outcome::Exhausted
             if !request.has_avoided_nodes()
-                && affinity_placement::only_loses_feasible_nodes(transaction.cluster(), request) =>
+                && affinity_placement::only_loses_feasible_nodes(transaction.cluster(), request)
+                && !shares_limits =>
         {
             Verdict::Impossible
         }
@@ -93,7 +100,7 @@ struct Search<'s, 'c> {
     resources: Vec<ResourceId>,
     /// The remaining minimum of each subset; zero or negative when it is met.
     missing: Vec<i64>,
-    /// Whether any lot has required inter-pod terms.
+    /// Whether any lot has required inter-pod terms, or takes volumes that several nodes share.
     has_inter_pod_terms: bool,
     steps_left: u64,
 }

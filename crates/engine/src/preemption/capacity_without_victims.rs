@@ -112,8 +112,13 @@ impl<'a> CapacityWithoutVictims<'a> {
     /// How many pods would fit on the node with this load.
     pub(crate) fn copies_with(&self, index: usize, load: &Load) -> i64 {
         let entry = &self.nodes[index];
-        let view =
-            View { load: Cow::Borrowed(load), blocked_by_reservation: entry.blocked_by_reservation, inter_pod: None };
+        let view = View {
+            load: Cow::Borrowed(load),
+            cluster: self.cluster,
+            node: entry.node,
+            blocked_by_reservation: entry.blocked_by_reservation,
+            inter_pod: None,
+        };
         filter::copies_max(self.class, self.cluster.node(entry.node), &view)
     }
 
@@ -134,6 +139,8 @@ impl<'a> CapacityWithoutVictims<'a> {
         let node = self.cluster.node(entry.node);
         let view = View {
             load: Cow::Borrowed(&entry.load),
+            cluster: self.cluster,
+            node: entry.node,
             blocked_by_reservation: entry.blocked_by_reservation,
             inter_pod: None,
         };

@@ -144,7 +144,7 @@ impl Kep5710<'_, '_> {
         let View { load, blocked_by_reservation, .. } = filter::view(cluster, node, self.request.priority);
         let mut load = load.into_owned();
         load.sub(cluster.class(class));
-        let view = View { load: Cow::Owned(load), blocked_by_reservation, inter_pod: None };
+        let view = View { load: Cow::Owned(load), cluster, node, blocked_by_reservation, inter_pod: None };
         filter::has_room_ignoring_inter_pod(cluster.class(class), cluster.node(node), &view)
     }
 }

@@ -231,6 +231,8 @@ impl DryRun for NodeDryRun<'_> {
     fn fits(&mut self) -> bool {
         let view = View {
             load: Cow::Borrowed(&self.load),
+            cluster: self.cluster,
+            node: self.target.node,
             blocked_by_reservation: self.blocked_by_reservation,
             inter_pod: None,
         };

@@ -24,18 +24,24 @@ impl Engine {
     pub(super) fn send_binds(&mut self, placed: &[(PodId, NodeId)]) {
         let group = placed.first().and_then(|(pod, _)| self.cluster.pod(*pod).group);
         let start = group.and_then(|group| self.start_stamp(group)).map(Arc::new);
-        for (pod, node) in placed {
+        for (pod, _) in placed {
             // The API clears a nomination when it binds.
             self.set_nomination(*pod, None);
             let avoid = self.cluster.pod_mut(*pod).bind.take().map(|bind| bind.avoid).unwrap_or_default();
             let deadline = self.now.saturating_add(self.config.bind_timeout_ms);
             let bind = Bind { tries: 0, in_flight: false, retry_at: None, deadline, avoid, start: start.clone() };
             self.cluster.pod_mut(*pod).bind = Some(Box::new(bind));
+        }
+        let has_claims = placed.iter().any(|(pod, _)| !self.cluster.pod(*pod).claim_ids.is_empty());
+        if (has_claims || group.is_some_and(|group| self.binds_volumes(group))) && self.begin_volume_bindings(placed) {
+            return;
+        }
+        for (pod, node) in placed {
             self.send_bind(*pod, *node);
         }
     }
 
-    fn send_bind(&mut self, id: PodId, node: NodeId) {
+    pub(super) fn send_bind(&mut self, id: PodId, node: NodeId) {
         let node = self.cluster.node(node).name.clone();
         let pod = self.cluster.pod_mut(id);
         let mut start = None;
@@ -70,6 +76,7 @@ impl Engine {
         }
         let target = self.cluster.node_for_pod(node);
         self.cluster.pod_mut(id).bind = None;
+        self.end_volume_binding(id);
         self.cluster.confirm_bind(id, target);
         self.set_nomination(id, None);
         self.reports.forget(Entity::Pod(id));
@@ -117,7 +124,9 @@ impl Engine {
         let in_attempt = pod.group.is_some_and(|group| self.cluster.group(group).lifecycle.attempt().is_some());
         // A gang start has its own deadline; the binds of other pods are abandoned after a while.
         let too_late = !in_attempt && bind.deadline <= self.now;
-        if too_late || pod.terminating || !self.cluster.node(node).present {
+        if let Some(unusable) = pod.unusable.clone() {
+            self.abandon_bind(id, &unusable.reason);
+        } else if too_late || pod.terminating || !self.cluster.node(node).present {
             self.abandon_bind(id, "the bind did not succeed in time");
         } else {
             self.send_bind(id, node);
@@ -133,8 +142,7 @@ impl Engine {
             bind.retry_at = None;
             bind.avoid.push(name.clone());
         }
-        self.cluster.set_state(id, PodState::Waiting);
-        self.clear_nomination_in_api(id);
+        self.give_up_place(id);
         self.report_pod(id, Diagnosis::BindFailed { node: name.to_string(), message: message.to_owned() });
         let group = self.cluster.pod(id).group;
         match group {
@@ -145,7 +153,7 @@ impl Engine {
     }
 
     /// After the first refusal members are placed again at once, after further ones with growing pauses.
-    fn count_refusal(&mut self, id: GroupId) {
+    pub(super) fn count_refusal(&mut self, id: GroupId) {
         let (now, initial) = (self.now, self.config.backoff_ms_initial);
         let group = self.cluster.group_mut(id);
         if group.refused_decision == group.decisions {
@@ -218,9 +226,8 @@ impl Engine {
 
     fn forget_assumed(&mut self, id: PodId) {
         self.cluster.pod_mut(id).bind = None;
-        self.cluster.set_state(id, PodState::Waiting);
-        // The bind would have cleared it.
-        self.clear_nomination_in_api(id);
+        // The bind would have cleared its nomination.
+        self.give_up_place(id);
         self.review_refusal(id);
     }
 

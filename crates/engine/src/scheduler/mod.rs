@@ -17,6 +17,8 @@ mod min_resources;
 mod observe;
 mod pending_counts;
 mod per_pod_preemption;
+mod place_takeover;
+mod planning_view;
 mod post_filter;
 mod pre_enqueue;
 mod queueing_hints;
@@ -26,6 +28,7 @@ mod scheduling_cycle;
 mod unschedulable_cache;
 mod upcoming_nodes;
 mod victims_timeout;
+mod volume_binding;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,6 +55,8 @@ pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
 use reservation::{Reservation, VainReservations};
 use unschedulable_cache::UnschedulableCache;
+use volume_binding::BindingVolumes;
+pub use volume_binding::VolumeEvent;
 
 /// An event caused by the passage of time alone. A timer whose cause is gone does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,6 +67,10 @@ pub(crate) enum Timer {
     DesiredCount(GroupId),
     /// The bind is sent again.
     RetryBind(PodId),
+    /// The claims of a placed pod are not bound in time.
+    VolumeDeadline(PodId),
+    /// Writes to claims or volumes are sent again.
+    RetryVolume(PodId),
     /// The delete that rolls back a bind is sent again.
     RetryRollBack(PodId),
     /// The eviction is sent again.
@@ -100,6 +109,12 @@ pub struct Engine {
     /// By UID: pods that were gone before the outcome of their eviction was known, with the group that is evicted as a
     /// whole and its preemptor. The outcome decides whether the eviction of the unit has started.
     gone_before_outcome: BTreeMap<String, (GroupId, Arc<Subject>)>,
+    binding_volumes: BindingVolumes,
+    /// Pods whose claims are being bound and have changed since the last decision, and groups of such pods.
+    volumes_changed: BTreeSet<PodId>,
+    volume_groups_changed: BTreeSet<GroupId>,
+    /// Of the last call.
+    volume_events: Vec<VolumeEvent>,
     /// By UID: pods that were refused because there is no room for the names of the resources that they request.
     refused_requests: BTreeMap<String, PodSpec>,
     pub(crate) reservation: Option<Reservation>,
@@ -164,6 +179,10 @@ impl Engine {
             awaiting_nodes: BTreeSet::new(),
             evictions_to_retry: BTreeSet::new(),
             gone_before_outcome: BTreeMap::new(),
+            binding_volumes: BindingVolumes::new(),
+            volumes_changed: BTreeSet::new(),
+            volume_groups_changed: BTreeSet::new(),
+            volume_events: Vec::new(),
             refused_requests: BTreeMap::new(),
             reservation: None,
             kept_rooms: KeptRooms::default(),
@@ -179,6 +198,7 @@ impl Engine {
     /// Applies an observation. An error names what was not applied; everything else was.
     pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), ValidationError> {
         self.now = self.now.max(now);
+        self.volume_events.clear();
         let applied = self.apply_observation(observation);
         self.handle_events();
         applied
@@ -187,12 +207,14 @@ impl Engine {
     /// Runs one step: due timers, then one scheduling attempt for the head of the queue.
     pub fn decide(&mut self, now: Millis) -> Vec<Command> {
         self.now = self.now.max(now);
+        self.volume_events.clear();
         if !std::mem::replace(&mut self.has_decided, true) {
             self.forget_starts_without_members();
             self.keep_room_for_found_groups();
         }
         self.queue.tick(self.now);
         self.fire_timers();
+        self.follow_volume_changes();
         self.last_attempt = None;
         if let Some((entity, namespace)) = self.queue.pop() {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
@@ -205,7 +227,11 @@ impl Engine {
             self.handle_events();
             let steps = self.cluster.steps.total() - begin;
             self.queue.charge(&namespace, steps);
-            let placed = self.outbox[sent..].iter().any(|command| matches!(command, Command::Bind { .. }));
+            let is_placement = |command: &Command| {
+                use Command::{Bind, ReserveVolume, SelectNode};
+                matches!(command, Bind { .. } | ReserveVolume { .. } | SelectNode { .. })
+            };
+            let placed = self.outbox[sent..].iter().any(is_placement);
             let (group, preemption) = (matches!(entity, Entity::Group(_)), self.preemption_result);
             self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption, steps });
         }
@@ -223,7 +249,8 @@ impl Engine {
 
     /// When `decide` has work to do: not later than now if it has work already, `None` if it depends on an observation.
     pub fn next_wakeup(&self) -> Option<Millis> {
-        if !self.outbox.is_empty() {
+        let volumes_changed = !self.volumes_changed.is_empty() || !self.volume_groups_changed.is_empty();
+        if !self.outbox.is_empty() || volumes_changed {
             return Some(self.now);
         }
         let timer = self.timers.first().map(|(due, _)| *due);
@@ -234,6 +261,11 @@ impl Engine {
     /// The entity of the scheduling attempt in the last `decide`, if there was one.
     pub fn last_attempt(&self) -> Option<SchedulingAttempt> {
         self.last_attempt
+    }
+
+    /// What has ended about the volumes of placed pods in the last `observe` or `decide`.
+    pub fn volume_events(&self) -> &[VolumeEvent] {
+        &self.volume_events
     }
 
     /// The latest diagnosis of a pod or group, if there is one.
@@ -257,6 +289,8 @@ impl Engine {
                 Timer::StartDeadline(group) => self.on_start_deadline(group, due),
                 Timer::DesiredCount(group) => self.desired_wait_over(group, due),
                 Timer::RetryBind(pod) => self.retry_bind(pod, due),
+                Timer::VolumeDeadline(pod) => self.on_volume_deadline(pod, due),
+                Timer::RetryVolume(pod) => self.retry_volumes(pod, due),
                 Timer::RetryRollBack(pod) => self.retry_roll_back(pod, due),
                 Timer::RetryEviction(pod) => self.retry_eviction(pod),
                 Timer::Unmark(pod) => self.unmark(pod),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use super::Engine;
 use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
+use crate::cluster::storage::StorageDemand;
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId, PodId};
@@ -77,6 +78,15 @@ impl Engine {
             }
             Observation::NamespaceGone { name } => {
                 self.namespace_seen(&name, None);
+                Ok(())
+            }
+            Observation::Storage(observation) => {
+                validate::storage(&observation)?;
+                self.storage_seen(*observation);
+                Ok(())
+            }
+            Observation::StorageWriteDone { claim, outcome } => {
+                self.storage_write_done(&claim, &outcome);
                 Ok(())
             }
             Observation::BindDone { pod, node, outcome } => {
@@ -178,6 +188,7 @@ impl Engine {
             Some(id) => (id, self.check_immutable_fields(id, spec)),
             None => (self.new_pod(spec), None),
         };
+        self.update_claims(id, spec);
         self.update_class(id, spec);
         let was_terminating = self.cluster.pod(id).terminating;
         self.update_flags(id, spec);
@@ -199,7 +210,7 @@ impl Engine {
         let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
         let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
         let label_set = self.cluster.acquire_labels(&spec.id.namespace, &spec.labels);
-        let class = self.acquire_class(spec, label_set);
+        let class = self.acquire_class(&spec.class, label_set, None);
         self.cluster.add_pod(Pod {
             id: spec.id.clone(),
             class,
@@ -238,6 +249,11 @@ impl Engine {
             awaited_nomination: Awaited::default(),
             bind: None,
             counted: Counted::Not,
+            claims: Arc::default(),
+            claim_ids: Vec::new(),
+            unusable: None,
+            volume_plan: None,
+            volume_binding: None,
             counted_live: false,
             counted_taking: false,
         })
@@ -287,9 +303,56 @@ impl Engine {
         None
     }
 
+    /// Updates the claims that a pod uses, and the classes of the pods that it shares them with.
+    fn update_claims(&mut self, id: PodId, spec: &PodSpec) {
+        if spec.claims.is_empty() && self.cluster.pod(id).claim_ids.is_empty() {
+            return;
+        }
+        let finished = matches!(spec.phase, Phase::Succeeded | Phase::Failed | Phase::Rejected);
+        let claims = if finished { Arc::default() } else { spec.claims.clone() };
+        for pod in self.cluster.set_claims(id, &claims) {
+            self.refresh_demand(pod);
+        }
+    }
+
+    /// Updates the class of a pod to what its claims require now.
+    pub(super) fn refresh_demand(&mut self, id: PodId) {
+        let Some(pod) = self.cluster.pod_if_any(id) else { return };
+        let spec = self.cluster.class(pod.class).spec.clone();
+        let changed = self.replace_class(id, &spec);
+        if self.update_usability(id) || changed {
+            self.review_after_change(id);
+        }
+    }
+
+    /// Updates why the claims of a pod cannot be used. Returns whether that has changed.
+    fn update_usability(&mut self, id: PodId) -> bool {
+        let pod = self.cluster.pod(id);
+        if pod.claim_ids.is_empty() && pod.unusable.is_none() {
+            return false;
+        }
+        let (_, unusable) = self.cluster.demand_of(id);
+        let (pod, now) = (self.cluster.pod(id), self.now);
+        if pod.unusable == unusable {
+            return false;
+        }
+        self.cluster.change_pod(id, |pod| {
+            pod.unusable = unusable;
+            if pod.refusal().is_none() && !pod.gated {
+                pod.schedulable_since.get_or_insert(now.max(pod.created_ms));
+            }
+        });
+        true
+    }
+
     /// The class of a pod with these labels. Reclassifies other pods if its terms bring a new selector.
-    fn acquire_class(&mut self, spec: &PodSpec, labels: LabelSetId) -> ClassId {
-        let class = self.cluster.acquire_class(&spec.class, labels);
+    fn acquire_class(
+        &mut self,
+        spec: &Arc<ClassSpec>,
+        labels: LabelSetId,
+        storage: Option<Arc<StorageDemand>>,
+    ) -> ClassId {
+        let class = self.cluster.acquire_class_with(spec, labels, storage);
         self.reclassify_moved_pods();
         class
     }
@@ -317,11 +380,18 @@ impl Engine {
         if self.cluster.pod(id).labels != spec.labels {
             self.cluster.set_labels(id, &spec.labels);
         }
-        let new = self.acquire_class(spec, self.cluster.pod(id).label_set);
+        self.replace_class(id, &spec.class);
+        self.update_usability(id);
+    }
+
+    /// Gives a pod the class of this spec and of what its claims require. Returns whether it was another one.
+    fn replace_class(&mut self, id: PodId, spec: &Arc<ClassSpec>) -> bool {
+        let (storage, _) = self.cluster.demand_of(id);
+        let new = self.acquire_class(spec, self.cluster.pod(id).label_set, storage);
         let old = self.cluster.pod(id).class;
         if new == old {
             self.cluster.release_class(new);
-            return;
+            return false;
         }
         let entity = Entity::Pod(id);
         // A single pod that is parked under the old shape must leave it first.
@@ -331,6 +401,7 @@ impl Engine {
         if let Some(group) = self.cluster.pod(id).group {
             self.unpark(group);
         }
+        true
     }
 
     fn update_flags(&mut self, id: PodId, spec: &PodSpec) {
@@ -383,7 +454,11 @@ impl Engine {
         };
         if matches!(new, PodState::Bound(_) | PodState::Finished { .. }) {
             self.cluster.pod_mut(id).bind = None;
+            self.end_volume_binding(id);
             self.reports.forget(Entity::Pod(id));
+        } else if self.cluster.pod(id).terminating && self.cluster.pod(id).volume_binding.is_some() {
+            self.give_up_place(id);
+            return;
         }
         self.cluster.set_state(id, new);
         match (old, new) {
@@ -429,7 +504,7 @@ impl Engine {
         // Without a plan the nomination is cleared, so that no capacity is held for nothing.
         let pod = self.cluster.pod(id);
         match pod.group {
-            _ if pod.gated || pod.refused.is_some() || pod.counted == Counted::Excluded => self.clear_nomination(id),
+            _ if pod.gated || pod.refusal().is_some() || pod.counted == Counted::Excluded => self.clear_nomination(id),
             Some(group) => self.queue.activate_parked(Entity::Group(group), self.now),
             None => self.queue.activate_parked(Entity::Pod(id), self.now),
         }
@@ -464,7 +539,12 @@ impl Engine {
         self.evictions_to_retry.remove(&id);
         self.record_gone_before_outcome(id);
         let node = self.cluster.pod(id).state.node();
+        self.end_volume_binding(id);
+        let others = self.cluster.users_of(&self.cluster.pod(id).claim_ids);
         let pod = self.cluster.remove_pod(id);
+        for other in others.into_iter().filter(|other| *other != id) {
+            self.refresh_demand(other);
+        }
         if pod.ours && node.is_none() {
             self.cancel_evictions_for(&Subject::Pod(pod.id.clone()));
         }

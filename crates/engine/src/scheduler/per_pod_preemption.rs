@@ -8,7 +8,8 @@
 use std::slice;
 
 use super::Engine;
-use super::post_filter::{Places, place_all, preemption_result, remove_leaving_pods};
+use super::planning_view::{detach_left_volumes, remove_leaving_pods};
+use super::post_filter::{Places, place_all, preemption_result};
 use super::scheduling_cycle::view_for_group;
 use crate::cluster::transaction::Transaction;
 use crate::diagnosis::{Preemption, Victims};
@@ -83,7 +84,7 @@ impl Engine {
         places.retain(|place| !self.leaving_pods_near(slice::from_ref(place)).is_empty());
         let aside = self.set_aside_for(id);
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
-        remove_leaving_pods(&mut transaction);
+        remove_leaving_pods(&mut transaction, places.iter().map(|(pod, _)| *pod));
         places.retain(|place| place_all(&mut transaction, slice::from_ref(place), request.priority));
         places
     }
@@ -109,6 +110,7 @@ impl Engine {
                 }
             }
         }
+        detach_left_volumes(&mut transaction, without_room.iter().map(|(pod, _)| *pod));
         for pod in leaving {
             transaction.remove(pod);
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::later_pods::Stage;
+use super::planning_view::{detach_left_volumes, remove_leaving_pods};
 use super::scheduling_cycle::{SetAside, view_for_group};
 use super::{Engine, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
@@ -269,7 +270,7 @@ impl Engine {
     /// Whether every pod would fit on its nominated node once the leaving pods are gone.
     fn plan_holds(&mut self, places: &[(PodId, NodeId)], priority: i32, aside: &SetAside) -> bool {
         // Without leaving pods there is nothing to wait for: either there is room now, or there will not be.
-        if self.leaving_pods_near(places).is_empty() {
+        if self.leaving_pods_near(places).is_empty() && !self.waits_for_detachment(places) {
             return false;
         }
         let mut transaction = Transaction::new(&mut self.cluster);
@@ -277,7 +278,7 @@ impl Engine {
             transaction.clear_nomination(*pod);
         }
         aside.lift(&mut transaction);
-        remove_leaving_pods(&mut transaction);
+        remove_leaving_pods(&mut transaction, places.iter().map(|(pod, _)| *pod));
         place_all(&mut transaction, places, priority)
     }
 
@@ -286,7 +287,7 @@ impl Engine {
         let (avoid, rules) = (self.avoided(id), self.rules());
         let mut transaction = Transaction::new(&mut self.cluster);
         transaction.clear_nomination(id);
-        remove_leaving_pods(&mut transaction);
+        remove_leaving_pods(&mut transaction, [id]);
         preemption::for_pod(&mut transaction, &mut self.cache, (id, class, priority), &avoid, rules)
     }
 
@@ -309,6 +310,7 @@ impl Engine {
         };
         let (started_after, leaving) = (self.debtors_started_after(), self.leaving_pods_to_count_on(id));
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
+        detach_left_volumes(&mut transaction, request.lots.iter().flat_map(|lot| lot.pods.iter().copied()));
         for pod in leaving {
             transaction.remove(pod);
         }
@@ -384,7 +386,7 @@ impl Engine {
         filter::has_room_ignoring_inter_pod(
             class,
             there,
-            &View { load: Cow::Owned(load), blocked_by_reservation, inter_pod: None },
+            &View { load: Cow::Owned(load), cluster: &self.cluster, node, blocked_by_reservation, inter_pod: None },
         )
     }
 
@@ -674,13 +676,5 @@ pub(super) fn preemption_result(why: NoPlan) -> Preemption {
         NoPlan::EvictionBackoff => Preemption::Spared,
         NoPlan::MinResources => Preemption::MinResources,
         NoPlan::LaterPods => Preemption::LaterPods,
-    }
-}
-
-/// Removes leaving pods: nothing has to be evicted where waiting is enough.
-pub(super) fn remove_leaving_pods(transaction: &mut Transaction<'_>) {
-    let leaving: Vec<PodId> = transaction.cluster().leaving().collect();
-    for pod in leaving {
-        transaction.remove(pod);
     }
 }

@@ -26,7 +26,7 @@ impl Engine {
         let pod = self.cluster.pod(id);
         match pod.state {
             // Scheduling gates are shown by the API already.
-            PodState::Waiting if pod.ours && !pod.terminating && !pod.gated && pod.refused.is_none() => {
+            PodState::Waiting if pod.ours && !pod.terminating && !pod.gated && pod.refusal().is_none() => {
                 let rank = Rank {
                     priority: Reverse(pod.priority),
                     since_ms: pod.schedulable_since.unwrap_or(pod.created_ms),
@@ -71,6 +71,7 @@ impl Engine {
         self.cluster.forget_former_definition(id);
         self.review_excluded(id);
         self.cluster.update_group_priority(id);
+        self.review_volumes_of(id);
         self.review_start(id);
         self.review_health(id);
         self.review_preempted(id);
@@ -78,7 +79,11 @@ impl Engine {
         if !group.has_pending_members() {
             self.clear_nominations(id);
             self.queue.remove(entity);
-            self.reports.drop_waiting(entity);
+            if self.binds_volumes(id) {
+                self.report_volumes(entity);
+            } else {
+                self.reports.drop_waiting(entity);
+            }
             self.cluster.group_mut(id).desired_until = None;
             self.report_settled(id);
             return;
@@ -202,7 +207,7 @@ impl Engine {
     fn exclusion_reason(&self, id: GroupId, member: PodId) -> Option<Waiting> {
         let (pod, group) = (self.cluster.pod(member), self.cluster.group(id));
         // For a refused pod, the refusal is reported instead.
-        if pod.state != PodState::Waiting || !pod.ours || pod.refused.is_some() {
+        if pod.state != PodState::Waiting || !pod.ours || pod.refusal().is_some() {
             return None;
         }
         let key = group.key.to_string();
@@ -231,7 +236,7 @@ impl Engine {
 
     fn refusal_reason(&self, example: PodId, pods: u32) -> Option<Waiting> {
         let pod = self.cluster.pod(example);
-        let PodRefusal { kind, field, value, reason } = pod.refused.as_deref()?.clone();
+        let PodRefusal { kind, field, value, reason } = pod.refusal()?.as_ref().clone();
         Some(Waiting::PodRefused { pod: pod.id.to_string(), kind, field, value, reason, pods })
     }
 

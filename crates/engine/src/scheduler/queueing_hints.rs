@@ -71,6 +71,7 @@ impl Engine {
                 self.activate_for_victim_group(group);
             }
             ClusterEvent::BudgetChanged(budget) => self.activate_for_budget(&budget),
+            ClusterEvent::StorageChanged(class) => self.activate_for_storage(&class),
             ClusterEvent::ReservationEnded { nodes } => {
                 self.activate_for_nodes(nodes);
                 self.activate_starving();
@@ -181,6 +182,17 @@ impl Engine {
         } else if self.config.preemption.on {
             self.unschedulable.forget_plans();
             self.activate_for_node(node);
+        }
+    }
+
+    /// Volumes of a storage class can be bound or provisioned: activates entities with claims of that class.
+    fn activate_for_storage(&mut self, class: &str) {
+        for shape in self.parked_shapes() {
+            let demand = self.cluster.class(shape.0).storage.as_deref();
+            let mut unbound = demand.into_iter().flat_map(|demand| &demand.unbound);
+            if unbound.any(|claim| claim.kind.storage_class == class) {
+                self.queue.activate(shape, self.now);
+            }
         }
     }
 

@@ -250,7 +250,7 @@ fn fill(cluster: &Cluster, class: ClassId, id: NodeId, load: &mut Load, pods: us
     if !filter::passes_static_filters(pod_class, node) {
         return 0;
     }
-    let view = View::without_pods(cluster, id, Cow::Borrowed(&*load));
+    let view = View::of_empty_cluster(cluster, id, Cow::Borrowed(&*load));
     let copies = usize::try_from(filter::copies_max(pod_class, node, &view)).unwrap_or(0).min(pods);
     for _ in 0..copies {
         load.add(pod_class);

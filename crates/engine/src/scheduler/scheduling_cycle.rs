@@ -40,6 +40,10 @@ impl Engine {
             return;
         }
         drop(transaction);
+        if self.take_over_place_for_pod(id) {
+            self.queue.requeue(Entity::Pod(id), self.now);
+            return;
+        }
         let preemption = self.preempt_for_pod(id);
         self.count_preemption(&preemption);
         match preemption {
@@ -172,6 +176,10 @@ impl Engine {
         verdict: Verdict,
         lack: Lack,
     ) {
+        if verdict != Verdict::Placed && lack.is_none() && self.take_over_places_for_group(id, request) {
+            self.queue.requeue(Entity::Group(id), self.now);
+            return;
+        }
         if let Some(places) = self.places_kept_too_long(id, request) {
             self.preemption_result = Some(PreemptionResult::Unschedulable);
             return self.give_up_places(id, request, &places);

@@ -3,7 +3,7 @@
 //! A new node carries startup taints until it is ready for its first pods. It is waited for until a limit after its
 //! creation. Must not depend on which taints those are.
 
-use super::post_filter::remove_leaving_pods;
+use super::planning_view::remove_leaving_pods;
 use super::scheduling_cycle::view_for_group;
 use super::{Engine, min_resources};
 use crate::cluster::transaction::Transaction;
@@ -46,7 +46,7 @@ impl Engine {
         let avoid = self.avoided(id);
         let mut transaction = Transaction::new(&mut self.cluster);
         transaction.clear_nomination(id);
-        remove_leaving_pods(&mut transaction);
+        remove_leaving_pods(&mut transaction, [id]);
         for node in nodes {
             transaction.assume_node_ready(*node);
         }
@@ -58,7 +58,7 @@ impl Engine {
         let (aside, steps_max) = (self.set_aside_for(id), self.steps_max(Entity::Group(id)));
         let started_after = self.debtors_started_after();
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
-        remove_leaving_pods(&mut transaction);
+        remove_leaving_pods(&mut transaction, request.lots.iter().flat_map(|lot| lot.pods.iter().copied()));
         for node in nodes {
             transaction.assume_node_ready(*node);
         }

@@ -40,6 +40,10 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
         Command::Bind { pod, node, .. } => {
             check_bind_is_allowed(fake, &pod.uid);
             check_bind_has_room(fake, &pod.uid, node);
+            // The node may have changed since a bind was sent first.
+            if !is_bind_retry(fake, &pod.uid) {
+                fake.check_volumes_are_bound(&fake.pods[&pod.uid], node);
+            }
         }
         Command::RollBack { pod } => {
             let actual = &fake.pods[&pod.uid];
@@ -71,7 +75,11 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
             }
         }
         Command::ClearDisruptionMark { pod } => assert!(fake.pods[&pod.uid].marked, "{pod} shows no mark"),
-        Command::Nominate { .. } | Command::ClearNomination { .. } | Command::Report(_) => {}
+        Command::Nominate { .. }
+        | Command::ClearNomination { .. }
+        | Command::Report(_)
+        | Command::ReserveVolume { .. }
+        | Command::SelectNode { .. } => {}
     }
 }
 

@@ -17,6 +17,7 @@ use muster_engine::{
 };
 
 use crate::checker;
+use crate::fake_storage::FakeStorage;
 use crate::gang_history::{GangHistories, Outstanding, minimums};
 use crate::victim_units::BegunUnit;
 
@@ -32,6 +33,7 @@ pub(crate) struct FakeCluster {
     pub(crate) namespaces: BTreeMap<String, Labels>,
     /// By name; all are in one namespace.
     pub(crate) budgets: BTreeMap<String, BudgetSpec>,
+    pub(crate) storage: FakeStorage,
     /// The pods as last shown to the engine.
     pub(crate) shown: BTreeMap<String, PodSpec>,
     /// Commands whose outcome is not observed yet.
@@ -94,6 +96,7 @@ impl FakeCluster {
             groups: BTreeMap::new(),
             namespaces: BTreeMap::new(),
             budgets: BTreeMap::new(),
+            storage: FakeStorage::default(),
             shown: BTreeMap::new(),
             in_flight: Vec::new(),
             stamps: BTreeMap::new(),
@@ -118,6 +121,7 @@ impl FakeCluster {
         self.log.push(format!("{:>9} see {text}", self.now));
         self.record_shown(&observation);
         self.engine.observe(self.now, observation).unwrap_or_else(|refusal| panic!("{refusal} for {text}"));
+        self.storage.events.extend_from_slice(self.engine.engine().volume_events());
         let outstanding = self.outstanding();
         self.histories.update(&self.shown, self.now, &outstanding);
         self.check(&text);
@@ -339,6 +343,7 @@ impl FakeCluster {
     /// Runs one decision; its commands are checked and sent.
     pub(crate) fn decide(&mut self) -> usize {
         let commands = self.engine.decide(self.now);
+        self.storage.events.extend_from_slice(self.engine.engine().volume_events());
         if self.keep_answers {
             self.answers.push(muster_engine::record::commands_json(&commands));
         }
@@ -383,7 +388,11 @@ impl FakeCluster {
                     self.issued.push(Command::Nominate { pod: pod.clone(), node: node.clone() });
                     self.change(&pod.uid.clone(), |pod| pod.nominated = Some(node.to_string()));
                 }
-                Command::Bind { .. } | Command::RollBack { .. } | Command::Evict { .. } => {
+                Command::Bind { .. }
+                | Command::RollBack { .. }
+                | Command::Evict { .. }
+                | Command::ReserveVolume { .. }
+                | Command::SelectNode { .. } => {
                     self.issued.push(command.clone());
                     self.in_flight.push(command);
                 }
@@ -475,6 +484,7 @@ impl FakeCluster {
                     self.execute_eviction(&pod);
                 }
             }
+            Command::ReserveVolume { .. } | Command::SelectNode { .. } => self.execute_storage(&command),
             Command::Nominate { .. }
             | Command::ClearDisruptionMark { .. }
             | Command::ClearNomination { .. }
@@ -542,6 +552,7 @@ impl FakeCluster {
         for node in self.nodes.clone().into_values() {
             self.observe(Observation::NodeSeen(node));
         }
+        self.show_storage();
         for group in self.groups.clone().into_values() {
             self.observe(Observation::GroupSeen(group));
         }

@@ -17,6 +17,10 @@ use muster_engine::model::pod::{
     Lifetime, Membership, OwnerAttempt, Phase, PodName, PodRefusal, PodSpec, RefusalKind, StartStamp,
 };
 use muster_engine::model::port::{HostPort, Protocol};
+use muster_engine::model::storage::{
+    AccessMode, AttachmentSpec, BindingMode, CapacitySpec, ClaimName, ClaimSpec, ClaimUse, DriverSpec, NodeDriversSpec,
+    StorageClassSpec, StorageObservation, StorageWriteOutcome, VolumeKind, VolumeSpec, VolumeTopology,
+};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
 use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Engine, Observation, invariants};
 
@@ -232,11 +236,97 @@ impl Fool {
             preemption_cost: self.0.draw() as i32,
             stateful_set: None,
             lifetime: Lifetime::Deadline(self.0.draw()),
+            claims: Arc::default(),
             is_static: self.0.chance(5),
             never_preempts: self.0.chance(10),
             grace_period_ends_ms: self.0.chance(20).then(|| self.0.draw() >> self.0.below(64)),
             marked: self.0.chance(20),
             start: self.0.chance(40).then(|| Arc::new(self.stamp())),
+        }
+    }
+
+    fn claim_use(&mut self) -> ClaimUse {
+        ClaimUse { field: self.word(), claim: self.word(), ephemeral: self.0.chance(20) }
+    }
+
+    fn volume_kind(&mut self) -> VolumeKind {
+        let mode = [AccessMode::ReadWriteOnce, AccessMode::ReadWriteOncePod][self.0.below(2)];
+        VolumeKind { storage_class: self.word(), access_modes: [mode].into(), ..VolumeKind::default() }
+    }
+
+    fn claim_id(&mut self) -> Arc<ClaimName> {
+        Arc::new(ClaimName { namespace: "ns".into(), name: self.word(), uid: self.word() })
+    }
+
+    /// An observation about storage.
+    fn about_storage(&mut self) -> Observation {
+        let message = String::new;
+        let outcome = match self.0.below(10) {
+            0 => StorageWriteOutcome::Written,
+            1 => StorageWriteOutcome::Refused { message: message() },
+            _ => return Observation::Storage(Box::new(self.storage())),
+        };
+        Observation::StorageWriteDone { claim: self.claim_id(), outcome }
+    }
+
+    fn storage(&mut self) -> StorageObservation {
+        let topology = VolumeTopology {
+            required_terms: self.0.chance(50).then(|| {
+                let name = NameRequirement::Is(self.node_name());
+                vec![NodeTerm { labels: Vec::new(), names: vec![name] }]
+            }),
+            zones: Vec::new(),
+        };
+        match self.0.below(12) {
+            0..=2 => StorageObservation::ClaimSeen(ClaimSpec {
+                id: self.claim_id(),
+                kind: self.volume_kind(),
+                request_bytes: self.0.chance(80).then(|| self.0.below(20) as i64 - 1),
+                volume: if self.0.chance(40) { self.word() } else { String::new() },
+                bind_completed: self.0.chance(40),
+                terminating: self.0.chance(10),
+                selected_node: if self.0.chance(30) { self.node_name() } else { String::new() },
+                ..ClaimSpec::default()
+            }),
+            3 => StorageObservation::ClaimGone("ns".into(), self.word()),
+            4..=5 => StorageObservation::VolumeSeen(VolumeSpec {
+                name: self.word(),
+                kind: self.volume_kind(),
+                capacity_bytes: self.0.below(20) as i64,
+                topology,
+                claim: self.0.chance(30).then(|| (*self.claim_id()).clone()),
+                available: self.0.chance(70),
+                attached_by: self.0.chance(50).then(|| (self.word(), self.word())),
+                ..VolumeSpec::default()
+            }),
+            6 => StorageObservation::VolumeGone(self.word()),
+            7 => StorageObservation::ClassSeen(StorageClassSpec {
+                name: self.word(),
+                provisioner: self.word(),
+                binding_mode: Some([BindingMode::Immediate, BindingMode::WaitForFirstConsumer][self.0.below(2)]),
+                allowed_topologies: None,
+            }),
+            8 => StorageObservation::NodeDriversSeen(NodeDriversSpec {
+                node: self.node_name(),
+                drivers: [(self.word(), self.0.chance(80).then(|| self.0.below(3) as u32))].into(),
+            }),
+            9 => StorageObservation::DriverSeen(DriverSpec {
+                name: self.word(),
+                publishes_capacity: self.0.chance(50),
+                is_required_on_node: self.0.chance(20),
+            }),
+            10 => StorageObservation::CapacitySeen(CapacitySpec {
+                key: ("ns".into(), self.word()),
+                storage_class: self.word(),
+                nodes: self.0.chance(80).then(Vec::new),
+                capacity_bytes: self.0.chance(80).then(|| self.0.below(40) as i64),
+                volume_bytes_max: self.0.chance(20).then(|| self.0.below(40) as i64),
+            }),
+            _ => StorageObservation::AttachmentSeen(AttachmentSpec {
+                name: self.word(),
+                node: self.node_name(),
+                volume: self.word(),
+            }),
         }
     }
 
@@ -308,6 +398,7 @@ impl Fool {
 fn no_stream_of_observations_breaks_the_engine() {
     for_each_seed(2_000, |seed| {
         let mut generator = Fool(Random::new(seed));
+        let mut storage = Fool(Random::new(seed + 1_000_000));
         let mut engine = Engine::new(Config::default()).unwrap();
         let mut now = 0;
         let mut refused = 0;
@@ -318,7 +409,13 @@ fn no_stream_of_observations_breaks_the_engine() {
             } else {
                 now + generator.0.below(3_000) as u64
             };
-            let observation = generator.observation();
+            let mut observation = generator.observation();
+            if storage.0.chance(30) {
+                refused += usize::from(engine.observe(now, storage.about_storage()).is_err());
+            }
+            if let Observation::PodSeen(pod) = &mut observation {
+                pod.claims = Arc::new((0..storage.0.below(3)).map(|_| storage.claim_use()).collect());
+            }
             let text = format!("{observation:?}");
             refused += usize::from(engine.observe(now, observation).is_err());
             let verdict = invariants::check(&engine);

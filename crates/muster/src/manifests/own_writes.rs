@@ -1,7 +1,7 @@
 //! Policies that hold Muster's own service account to what it really writes, where RBAC can only grant whole objects.
 //!
-//! With its token alone, a program cannot change the labels, the spec or the phase of pods, nor redirect the webhook. The
-//! lists here follow the code: `runtime/src/actuator` (binds, status), `runtime/src/status_writer/pods.rs`,
+//! With its token alone, a program cannot change the labels, the spec or the phase of pods, free a volume, nor redirect
+//! the webhook. The lists here follow the code: `runtime/src/actuator` (binds, status, storage), `runtime/src/status_writer/pods.rs`,
 //! `controllers/src/reconcile/pods.rs` (references), `controllers/src/owner_condition` and
 //! `controllers/src/webhook/configurations.rs`.
 
@@ -9,6 +9,7 @@ use muster_api::keys::annotations::{
     DISRUPTION_MODE, LATER_PODS, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, START, WORKLOAD,
 };
 use muster_api::keys::conditions::GANG_SCHEDULED;
+use muster_api::keys::storage::{BOUND_BY_CONTROLLER, SELECTED_NODE};
 use muster_api::other_schedulers::{scheduler_plugins, volcano};
 use muster_controllers::providers::yunikorn;
 use serde_json::{Value, json};
@@ -22,7 +23,7 @@ const MAINTAINED: &[&str] =
 
 /// All policies and their bindings.
 pub(super) fn documents(options: &Options) -> Vec<Value> {
-    let mut policies = vec![bindings(), pods(), owners()];
+    let mut policies = vec![bindings(), pods(), owners(), volumes(), claims()];
     if options.creates_certificate() {
         policies.push(webhooks());
     }
@@ -166,6 +167,83 @@ fn owners() -> Policy {
             "writes its own condition in the status of Jobs, JobSets and LeaderWorkerSets, and nothing else",
         )],
     }
+}
+
+/// The claim for which a volume is reserved: one that another writer has not bound yet.
+fn volumes() -> Policy {
+    let mut variables = Vec::from(new_and_old(["metadata", "oldMetadata"], "metadata"));
+    variables.extend(new_and_old(["annotations", "oldAnnotations"], "metadata.annotations"));
+    variables.extend(new_and_old(["spec", "oldSpec"], "spec"));
+    variables.push(("claim", map_of("object", "spec.claimRef")));
+    variables.push(("oldClaim", map_of("oldObject", "spec.claimRef")));
+    let (new, old) = ("variables.claim", "variables.oldClaim");
+    let is_of_claim = format!(
+        "{new}.size() > 0 && {new}.all(k, k in ['apiVersion', 'kind', 'namespace', 'name', 'uid', 'resourceVersion'] || (k in {old} && {new}[k] == {old}[k])) && \
+         'uid' in {new} && 'kind' in {new} && {new}.kind == 'PersistentVolumeClaim'"
+    );
+    // An administrator may have named the claim already.
+    let was_free = format!("!('uid' in {old}) && ['namespace', 'name'].all(k, !(k in {old}) || {new}[k] == {old}[k])");
+    Policy {
+        name: "muster-own-volume-writes",
+        rules: vec![rule("", &["persistentvolumes"], &["UPDATE"])],
+        conditions: Vec::new(),
+        variables,
+        validations: vec![
+            validation(
+                &format!(
+                    "{} && {}",
+                    equal_except("variables.metadata", "variables.oldMetadata", &with_annotations()),
+                    equal_except("variables.spec", "variables.oldSpec", &["claimRef"])
+                ),
+                "changes claimRef in the spec of volumes, and nothing else",
+            ),
+            validation(
+                &format!("{new} == {old} || ({was_free} && {is_of_claim})"),
+                "reserves volumes that are not bound, and does not free them",
+            ),
+            validation(
+                &adds_only("variables.annotations", "variables.oldAnnotations", BOUND_BY_CONTROLLER, " == 'yes'"),
+                &format!("adds the annotation {BOUND_BY_CONTROLLER} to volumes, and changes no others"),
+            ),
+        ],
+    }
+}
+
+/// The node for which the volume of a claim is provisioned. Once it is selected, only the provisioner may remove it.
+fn claims() -> Policy {
+    let mut variables = Vec::from(new_and_old(["metadata", "oldMetadata"], "metadata"));
+    variables.extend(new_and_old(["annotations", "oldAnnotations"], "metadata.annotations"));
+    Policy {
+        name: "muster-own-claim-writes",
+        rules: vec![rule("", &["persistentvolumeclaims"], &["UPDATE"])],
+        conditions: Vec::new(),
+        variables,
+        validations: vec![
+            validation(
+                &format!(
+                    "object.spec == oldObject.spec && {}",
+                    equal_except("variables.metadata", "variables.oldMetadata", &with_annotations())
+                ),
+                "changes annotations of claims, and nothing else",
+            ),
+            validation(
+                &adds_only("variables.annotations", "variables.oldAnnotations", SELECTED_NODE, " != ''"),
+                &format!("adds the annotation {SELECTED_NODE} to claims, and changes no others"),
+            ),
+        ],
+    }
+}
+
+fn with_annotations() -> Vec<&'static str> {
+    [MAINTAINED, &["annotations"]].concat()
+}
+
+/// Two maps are equal, apart from one key that may be added with a value that meets a condition.
+fn adds_only(new: &str, old: &str, key: &str, condition: &str) -> String {
+    format!(
+        "{old}.all(k, k in {new} && {new}[k] == {old}[k]) && \
+         {new}.all(k, k in {old} || (k == '{key}' && {new}[k]{condition}))"
+    )
 }
 
 /// The CA bundle of every webhook.

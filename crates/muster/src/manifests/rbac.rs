@@ -14,7 +14,15 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("", &["pods"], &["get", "list", "watch", "delete", "patch"]),
         rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
-        rule("", &["namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes"], READ),
+        rule("", &["namespaces", "nodes"], READ),
+        // Volumes are reserved, and nodes selected for which they are provisioned; read again if it is not known whether
+        // a write has taken effect.
+        rule("", &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
+        rule(
+            "storage.k8s.io",
+            &["csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments"],
+            READ,
+        ),
         rule("", &["replicationcontrollers", "services"], READ),
         rule("apps", &["controllerrevisions", "replicasets", "statefulsets"], READ),
         // Owners whose pods become gangs; also where they are not served.

@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use muster_api::wire::Pod;
 use muster_controlplane::{Plane, Profile, Version, required};
 use muster_playground::clock::Clock;
-use muster_playground::components::{KubeletSettings, Kubelets, Shape};
+use muster_playground::components::{KubeletSettings, Kubelets, Shape, StorageDrivers};
 use serde_json::Value;
 
 use crate::cluster::{client_of, kubectl};
@@ -85,6 +85,7 @@ async fn every_example_runs_on_a_real_control_plane() {
     let client = client_of(&plane).await;
     let shape = Shape::from_json(NODES).expect("a shape");
     let _kubelets = Kubelets::start(client.clone(), &shape, KubeletSettings::default(), Clock::real()).expect("nodes");
+    let _drivers = StorageDrivers::start(client.clone(), Clock::real());
     let definitions = Path::new(env!("CARGO_MANIFEST_DIR")).join("../api/crds");
     kubectl(&plane, &["apply", "-R", "-f", &definitions.to_string_lossy()]);
     let _muster = Muster::start(&plane);

@@ -16,6 +16,8 @@ const POOL: &str = "pool";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
 const JOB: &str = "/apis/batch/v1/namespaces/default/jobs/job";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/muster";
 const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const MERGE: &str = "application/merge-patch+json";
@@ -61,19 +63,114 @@ async fn its_token_is_held_to_what_muster_writes(mut cluster: TestCluster) {
         "spec": {"suspend": true, "template": template},
     });
     cluster.kubectl(&["create", "-f", "-"], &job.to_string());
+    for object in storage() {
+        cluster.kubectl(&["create", "-f", "-"], &object.to_string());
+    }
     // What Muster would write must not differ from what this test writes.
     assert!(cluster.replica("only").end().success());
 
     let client = cluster.own_client().await;
-    for (path, kind, body) in refused() {
+    for (path, kind, body) in refused().into_iter().chain(refused_of_storage()) {
         assert_refused(&client, "PATCH", &path, kind, &body).await;
     }
-    for (path, kind, body) in allowed() {
+    for (path, kind, body) in allowed().into_iter().chain(allowed_of_storage()) {
         let answer = send(&client, "PATCH", &path, kind, &body).await;
         assert!(answer.is_ok(), "{path} {body}: {answer:?}");
     }
     bindings_carry_stamps_only(&client).await;
     only_the_ca_bundle_of_webhooks_changes(&client).await;
+}
+
+/// A volume that is free and one that is reserved; a claim that waits for its consumer and one whose node is selected.
+fn storage() -> Vec<Value> {
+    let class = json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "waits"},
+        "provisioner": "example.org/nothing", "volumeBindingMode": "WaitForFirstConsumer",
+    });
+    let volume = |name: &str, claim: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "annotations": {"example.org/a": "b"}},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "waits",
+                "nfs": {"server": "192.0.2.1", "path": "/"}, "claimRef": claim,
+            },
+        })
+    };
+    let claim = |name: &str, annotations: Value| {
+        json!({
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "annotations": annotations},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "waits",
+                "resources": {"requests": {"storage": "2Gi"}},
+            },
+        })
+    };
+    vec![
+        class,
+        volume("free", Value::Null),
+        volume("named", json!({"namespace": "default", "name": "missing"})),
+        claim("unbound", json!({"example.org/a": "b"})),
+        claim("selected", json!({"volume.kubernetes.io/selected-node": "pool-0"})),
+    ]
+}
+
+/// The reference of a volume to a claim.
+fn claim_ref(name: &str, uid: Option<&str>) -> Value {
+    let mut reference =
+        json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": "default", "name": name});
+    if let Some(uid) = uid {
+        reference["uid"] = json!(uid);
+        reference["resourceVersion"] = json!("1");
+    }
+    json!({"spec": {"claimRef": reference}})
+}
+
+/// Patches of volumes and claims that RBAC allows and Muster never sends.
+fn refused_of_storage() -> Vec<Patch> {
+    let annotated = |key: &str, value: Value| json!({"metadata": {"annotations": {key: value}}});
+    let of_volume = [
+        ("free", json!({"metadata": {"labels": {"app": "other"}}})),
+        ("free", json!({"metadata": {"finalizers": ["example.org/stay"]}})),
+        ("free", json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}})),
+        ("free", json!({"spec": {"capacity": {"storage": "9Gi"}}})),
+        ("free", annotated("example.org/a", json!("c"))),
+        ("free", annotated("pv.kubernetes.io/bound-by-controller", json!("no"))),
+        ("free", claim_ref("unbound", None)),
+        // An administrator has named another claim, or takes the name away.
+        ("named", claim_ref("unbound", Some("1"))),
+        ("named", json!({"spec": {"claimRef": null}})),
+    ];
+    let of_claim = [
+        ("unbound", json!({"metadata": {"labels": {"app": "other"}}})),
+        ("unbound", json!({"metadata": {"finalizers": []}})),
+        ("unbound", json!({"spec": {"volumeName": "free"}})),
+        ("unbound", annotated("example.org/a", Value::Null)),
+        ("unbound", annotated("pv.kubernetes.io/bind-completed", json!("yes"))),
+        ("selected", annotated("volume.kubernetes.io/selected-node", json!("pool-1"))),
+        ("selected", annotated("volume.kubernetes.io/selected-node", Value::Null)),
+    ];
+    let of_volume = of_volume.map(|(name, body)| (format!("{VOLUMES}/{name}"), MERGE, body));
+    let of_claim = of_claim.map(|(name, body)| (format!("{CLAIMS}/{name}"), MERGE, body));
+    of_volume.into_iter().chain(of_claim).collect()
+}
+
+/// Patches of volumes and claims as Muster sends them.
+fn allowed_of_storage() -> Vec<Patch> {
+    let reserved = |claim: &str| {
+        let mut body = claim_ref(claim, Some("7c5a2f0e-0000-4000-8000-000000000001"));
+        body["metadata"] = json!({"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}});
+        body
+    };
+    let selected = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "pool-0"}}});
+    vec![
+        (format!("{VOLUMES}/free?dryRun=All"), MERGE, reserved("unbound")),
+        (format!("{VOLUMES}/named?dryRun=All"), MERGE, reserved("missing")),
+        (format!("{CLAIMS}/unbound?dryRun=All"), MERGE, selected.clone()),
+        // Written before, and by a response that was lost.
+        (format!("{CLAIMS}/selected?dryRun=All"), MERGE, selected),
+    ]
 }
 
 type Patch = (String, &'static str, Value);

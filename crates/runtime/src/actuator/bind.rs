@@ -16,7 +16,7 @@ use super::outcome::Failure;
 use crate::start_stamp;
 
 pub(super) const FENCED: &str = "this process may not write any more: it may have lost its lease";
-const NO_ANSWER: &str = "no answer in time";
+pub(super) const NO_ANSWER: &str = "no answer in time";
 
 /// The current state of a pod.
 enum CurrentState {

@@ -1,12 +1,15 @@
 //! The actuator: sends API requests with bounded concurrency and a deadline each, and reports every outcome as an
 //! event.
 //!
-//! Binds and deletions have their own lane, so that status writes never delay them. Nothing is retried here: the
+//! Binds, deletions and writes to storage have their own lane, so that status writes never delay them. Nothing is retried here: the
 //! outcome reports what is known, and the sender of the request decides. No request begins once the fence is closed.
 
 mod bind;
 pub(crate) mod evict;
 mod outcome;
+mod storage;
+#[cfg(test)]
+mod storage_tests;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -17,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::model::pod::{PodName, StartStamp};
+use muster_engine::model::storage::{ClaimName, StorageWriteOutcome};
 use muster_engine::{BindOutcome, DeleteOutcome};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -39,6 +43,10 @@ pub(crate) use outcome::WriteOutcome;
 pub(crate) enum ApiRequest {
     /// Bind a pod.
     Bind { pod: Arc<PodName>, node: Arc<str>, start: Option<Arc<StartStamp>> },
+    /// Reserve a volume for a claim.
+    ReserveVolume { claim: Arc<ClaimName>, claim_version: String, volume: Arc<str>, version: String },
+    /// Select the node for which the volume of a claim is provisioned.
+    SelectNode { claim: Arc<ClaimName>, version: String, node: Arc<str> },
     /// Delete a bound pod because the start of its gang failed.
     Rollback { pod: Arc<PodName> },
     /// Evict a victim unit.
@@ -60,6 +68,10 @@ pub(crate) enum Outcome {
         pod: Arc<PodName>,
         node: Arc<str>,
         outcome: BindOutcome,
+    },
+    StorageWrite {
+        claim: Arc<ClaimName>,
+        outcome: StorageWriteOutcome,
     },
     Rollback {
         pod: Arc<PodName>,
@@ -143,7 +155,11 @@ impl Actuator {
     pub(crate) fn on_outcome(&mut self, outcome: &Outcome) {
         let is_action = matches!(
             outcome,
-            Outcome::Bind { .. } | Outcome::Rollback { .. } | Outcome::Evict { .. } | Outcome::ClearDisruptionTarget
+            Outcome::Bind { .. }
+                | Outcome::StorageWrite { .. }
+                | Outcome::Rollback { .. }
+                | Outcome::Evict { .. }
+                | Outcome::ClearDisruptionTarget
         );
         let lane = self.lane(is_action);
         lane.in_flight = lane.in_flight.saturating_sub(1);
@@ -191,6 +207,8 @@ fn is_action(request: &ApiRequest) -> bool {
     matches!(
         request,
         ApiRequest::Bind { .. }
+            | ApiRequest::ReserveVolume { .. }
+            | ApiRequest::SelectNode { .. }
             | ApiRequest::Rollback { .. }
             | ApiRequest::Evict(_)
             | ApiRequest::ClearDisruptionTarget { .. }
@@ -206,6 +224,14 @@ impl RequestContext {
                 let outcome = self.bind(&pod, &node, start.as_deref()).await;
                 self.metrics.bind_ended(started.elapsed());
                 Outcome::Bind { pod, node, outcome }
+            }
+            ApiRequest::ReserveVolume { claim, claim_version, volume, version } => {
+                let outcome = self.reserve_volume(&claim, &claim_version, &volume, &version).await;
+                Outcome::StorageWrite { claim, outcome }
+            }
+            ApiRequest::SelectNode { claim, version, node } => {
+                let outcome = self.select_node(&claim, &version, &node).await;
+                Outcome::StorageWrite { claim, outcome }
             }
             ApiRequest::Rollback { pod } => {
                 let outcome = self.delete_pod(&pod).await;

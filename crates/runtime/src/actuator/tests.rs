@@ -12,14 +12,14 @@ use serde_json::json;
 use super::*;
 use crate::start_stamp;
 
-struct TestCluster {
-    server: Server,
-    faults: Faults,
-    context: RequestContext,
+pub(super) struct TestCluster {
+    pub(super) server: Server,
+    pub(super) faults: Faults,
+    pub(super) context: RequestContext,
 }
 
 impl TestCluster {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let server = Server::start(Settings::default());
         let faults = Faults::none();
         let context = RequestContext {

@@ -252,6 +252,7 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
         bind_retry_ms_initial: file.bind_retry.initial.as_millis(),
         bind_retry_ms_max: file.bind_retry.max.as_millis(),
         bind_timeout_ms: file.timeouts.bind.as_millis(),
+        volume_bind_timeout_ms: file.timeouts.bind_volumes.as_millis(),
     }
 }
 
@@ -301,7 +302,7 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's field names, and those of the file.
-const FIELDS: [(&str, &str); 26] = [
+const FIELDS: [(&str, &str); 27] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
@@ -325,6 +326,7 @@ const FIELDS: [(&str, &str); 26] = [
     ("bind_retry_ms_initial", "bindRetry.initial"),
     ("bind_retry_ms_max", "bindRetry.max"),
     ("bind_timeout_ms", "timeouts.bind"),
+    ("volume_bind_timeout_ms", "timeouts.bindVolumes"),
     ("scoring.fit_resources", "scoring.resources"),
     ("preemption.spare_ms", "preemption.spareAfterRefusal"),
     ("preemption.steps_max", "preemption.stepsMax"),
@@ -412,7 +414,7 @@ mod tests {
     fn every_setting_of_the_engine_can_be_set() {
         let body = "
 backoff: {initial: 2s, max: 3s}
-timeouts: {schedule: 4s, bind: 5s, request: 6s, stop: 7s}
+timeouts: {schedule: 4s, bind: 5s, bindVolumes: 33s, request: 6s, stop: 7s}
 limits: {bindsInFlight: 8, writesInFlight: 9}
 withoutFilters: [NodePorts]
 scoring:
@@ -484,6 +486,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             bind_retry_ms_initial: 21,
             bind_retry_ms_max: 22,
             bind_timeout_ms: 5_000,
+            volume_bind_timeout_ms: 33_000,
         };
         assert_eq!(made.engine, expected);
         assert_eq!((made.request_timeout.as_secs(), made.stop_timeout.as_secs()), (6, 7));
@@ -532,6 +535,7 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
             ("claims: {max: 0s}", "reservations.max: 0s: "),
             ("reservations: {maxNodesPercent: 101}", "reservations.maxNodesPercent: 101: "),
             ("timeouts: {bind: 0s}", "timeouts.bind: 0s: "),
+            ("timeouts: {bindVolumes: 0s}", "timeouts.bindVolumes: 0s: "),
             ("timeouts: {request: 0s}", "timeouts.request: 0s: "),
             ("limits: {bindsInFlight: 0}", "limits.bindsInFlight: 0: must be from 1"),
             ("scoring: {weights: {balanced: -1}}", "scoring.weights.balanced: -1: a weight is"),

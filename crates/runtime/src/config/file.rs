@@ -105,6 +105,8 @@ pub struct Timeouts {
     pub schedule: Span,
     /// The binding of a single pod.
     pub bind: Span,
+    /// The volumes of a pod or group that has nodes.
+    pub bind_volumes: Span,
     /// A single request.
     pub request: Span,
     /// The requests in flight when the process is stopped.
@@ -467,6 +469,7 @@ impl Default for Timeouts {
         Self {
             schedule: ms(settings.engine.schedule_timeout_ms),
             bind: ms(settings.engine.bind_timeout_ms),
+            bind_volumes: ms(settings.engine.volume_bind_timeout_ms),
             request: settings.request_timeout.into(),
             stop: settings.stop_timeout.into(),
         }

@@ -9,7 +9,7 @@ use std::fmt;
 use serde_json::Value;
 
 use super::file::{API_VERSION, File, KIND};
-use super::kube_scheduler_plugins as plugins;
+use super::kube_scheduler_plugins::{self as plugins, OfProfile};
 use super::profile::Profile;
 use super::{ConfigError, Span};
 
@@ -137,14 +137,15 @@ fn leader_election(value: &Value, file: &mut File, statement: &mut Statement) ->
 
 fn profiles(value: &Value, file: &mut File, statement: &mut Statement) -> Result<(), ConfigError> {
     let list = value.as_array().ok_or_else(|| ConfigError::field("profiles", "must be a list"))?;
-    let (mut preempts, mut names) = (BTreeMap::new(), BTreeSet::new());
+    let (mut preempts, mut bind_timeouts, mut names) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for (index, written) in list.iter().enumerate() {
         let path = format!("profiles[{index}]");
-        let (profile, evicts) = plugins::profile(written, &path, statement)?;
+        let OfProfile { profile, preempts: evicts, volume_bind_timeout } = plugins::profile(written, &path, statement)?;
         if let Some(name) = profile.scheduler_names.iter().find(|name| !names.insert((*name).clone())) {
             return Err(ConfigError::field(format!("{path}.schedulerName"), format!("{name:?}: is duplicated")));
         }
         preempts.insert(evicts, path.clone());
+        bind_timeouts.insert(volume_bind_timeout.unwrap_or(file.timeouts.bind_volumes), path.clone());
         if index == 0 {
             let Profile { scheduler_names, scoring, spread_defaults, added_affinity, without_filters } = profile;
             file.scheduler_names = scheduler_names;
@@ -159,6 +160,15 @@ fn profiles(value: &Value, file: &mut File, statement: &mut Statement) -> Result
             statement.refuse(format!("{path}.plugins"), "preemption is on or off for all profiles together");
         }
         (false, Some(_)) => file.preemption.enabled = false,
+        _ => {}
+    }
+    let mut bind_timeouts = bind_timeouts.into_iter();
+    match (bind_timeouts.next(), bind_timeouts.next()) {
+        (Some(_), Some((_, path))) => {
+            let why = "the bindTimeoutSeconds of VolumeBinding (600 by default) is one for all profiles together";
+            statement.refuse(format!("{path}.pluginConfig"), why);
+        }
+        (Some((timeout, _)), None) => file.timeouts.bind_volumes = timeout,
         _ => {}
     }
     Ok(())

@@ -9,10 +9,10 @@ use muster_engine::FilterName;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::ConfigError;
 use super::file::{Resource, Scoring, ShapePoint, Strategy, Weights};
 use super::kube_scheduler::{KUBE_API_VERSION, Statement, boolean, object};
 use super::profile::{AddedAffinity, DefaultConstraint, NamedDefaults, Profile, SpreadDefaults};
+use super::{ConfigError, Span};
 
 /// The supported score plugins.
 const SCORES: [&str; 7] = [
@@ -29,9 +29,7 @@ const SCORES: [&str; 7] = [
 const ALWAYS_ON: [&str; 3] = ["SchedulingGates", "PrioritySort", "DefaultBinder"];
 
 /// Default plugins of kube-scheduler that do not exist here, and what happens instead.
-const ABSENT: [(&str, &str); 4] = [
-    ("VolumeRestrictions", "pods with claims for one pod at a time wait, and say so"),
-    ("NodeVolumeLimits", "how many volumes a node can attach is not counted"),
+const ABSENT: [(&str, &str); 2] = [
     ("DynamicResources", "pods with resource claims wait, and say so"),
     ("GangScheduling", "groups are what this scheduler is for"),
 ];
@@ -63,17 +61,29 @@ const PREEMPTION: &str = "DefaultPreemption";
 /// The extension points of our plugins.
 const POINTS: [&str; 3] = ["multiPoint", "filter", "score"];
 
-/// A profile, and whether preemption is enabled for its pods.
-pub(super) fn profile(written: &Value, path: &str, statement: &mut Statement) -> Result<(Profile, bool), ConfigError> {
-    let mut profile =
-        Profile { scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()], ..Profile::default() };
+/// A profile, and settings of it that are one for all profiles here.
+pub(super) struct OfProfile {
+    pub(super) profile: Profile,
+    /// Whether preemption is enabled for its pods.
+    pub(super) preempts: bool,
+    /// How long the volumes of its pods may take, if it says so.
+    pub(super) volume_bind_timeout: Option<Span>,
+}
+
+/// Reads a profile.
+pub(super) fn profile(written: &Value, path: &str, statement: &mut Statement) -> Result<OfProfile, ConfigError> {
+    let mut of_profile = OfProfile {
+        profile: Profile { scheduler_names: vec![muster_api::keys::SCHEDULER_NAME.to_owned()], ..Profile::default() },
+        preempts: true,
+        volume_bind_timeout: None,
+    };
     let mut chosen = EnabledPlugins::default();
     for (field, value) in object(written, path)? {
         let path = format!("{path}.{field}");
         match field.as_str() {
             "schedulerName" => {
                 let name = value.as_str().ok_or_else(|| ConfigError::field(path.clone(), "must be a name"))?;
-                profile.scheduler_names = vec![name.to_owned()];
+                of_profile.profile.scheduler_names = vec![name.to_owned()];
                 let warning = ": a kube-scheduler that still runs would place the same pods";
                 statement.support(path + if name == "default-scheduler" { warning } else { "" });
             }
@@ -81,12 +91,13 @@ pub(super) fn profile(written: &Value, path: &str, statement: &mut Statement) ->
                 statement.ignore(path, "all nodes are looked at for every decision");
             }
             "plugins" => chosen.read(value, &path, statement)?,
-            "pluginConfig" => plugin_config(value, &path, &mut profile, statement)?,
+            "pluginConfig" => plugin_config(value, &path, &mut of_profile, statement)?,
             _ => statement.refuse(path, "there is no such field in v1"),
         }
     }
-    chosen.apply(&mut profile);
-    Ok((profile, chosen.preempts))
+    chosen.apply(&mut of_profile.profile);
+    of_profile.preempts = chosen.preempts;
+    Ok(of_profile)
 }
 
 /// The enabled plugins.
@@ -269,7 +280,7 @@ fn entries<'v>(set: &'v Value, path: &str, list: &str) -> Result<&'v [Value], Co
 fn plugin_config(
     value: &Value,
     path: &str,
-    profile: &mut Profile,
+    of_profile: &mut OfProfile,
     statement: &mut Statement,
 ) -> Result<(), ConfigError> {
     let list = value.as_array().ok_or_else(|| ConfigError::field(path, "must be a list"))?;
@@ -291,7 +302,7 @@ fn plugin_config(
         }
         for (field, value) in args.iter().filter(|(field, _)| !["apiVersion", "kind"].contains(&field.as_str())) {
             let path = format!("{path}.{field}");
-            argument(name, field, value, &path, args, profile, statement)?;
+            argument(name, field, value, &path, args, of_profile, statement)?;
         }
     }
     Ok(())
@@ -303,9 +314,10 @@ fn argument(
     value: &Value,
     path: &str,
     args: &Map<String, Value>,
-    profile: &mut Profile,
+    of_profile: &mut OfProfile,
     statement: &mut Statement,
 ) -> Result<(), ConfigError> {
+    let OfProfile { profile, volume_bind_timeout, .. } = of_profile;
     let scoring = &mut profile.scoring;
     match (plugin, field) {
         ("NodeResourcesFit", "scoringStrategy") => strategy(value, path, scoring)?,
@@ -340,8 +352,14 @@ fn argument(
                 return Ok(());
             }
         }
-        ("VolumeBinding", "bindTimeoutSeconds" | "shape") => {
-            statement.ignore(path, "claims are not bound here");
+        ("VolumeBinding", "bindTimeoutSeconds") => {
+            let seconds = value.as_u64().filter(|seconds| *seconds > 0).ok_or_else(|| {
+                ConfigError::field(path, format!("{value}: must be whole seconds, and more than zero"))
+            })?;
+            *volume_bind_timeout = Some(Span::from_millis(seconds.saturating_mul(1000)));
+        }
+        ("VolumeBinding", "shape") if typed::<Vec<ShapePoint>>(value, path)? == default_storage_shape() => {
+            statement.ignore(path, "how much storage is free is not scored");
             return Ok(());
         }
         (missing, _) if substitute(missing).is_some() => {
@@ -359,6 +377,11 @@ fn argument(
     }
     statement.support(path);
     Ok(())
+}
+
+/// The default shape of the score for free storage: what has the most left is best.
+fn default_storage_shape() -> [ShapePoint; 2] {
+    [ShapePoint { utilization: 0, score: 10 }, ShapePoint { utilization: 100, score: 0 }]
 }
 
 fn strategy(value: &Value, path: &str, scoring: &mut Scoring) -> Result<(), ConfigError> {
@@ -513,13 +536,14 @@ profiles:
     preScore: {disabled: [{name: '*'}]}
     score: {disabled: [{name: '*'}]}
   pluginConfig:
-  - {name: VolumeBinding, args: {bindTimeoutSeconds: 600}}
+  - {name: VolumeBinding, args: {bindTimeoutSeconds: 600, shape: [{utilization: 0, score: 10}, {utilization: 100, score: 0}]}}
   - {name: DynamicResources, args: {filterTimeout: 10s}}
 ",
         )
         .unwrap();
         assert_eq!(file.scoring.weights.fit, 0, "nothing is scored");
-        assert!(statement.ignored.iter().any(|(_, why)| why.contains("NodeVolumeLimits is not there")), "{statement}");
+        assert!(statement.ignored.iter().any(|(_, why)| why.contains("DynamicResources is not there")), "{statement}");
+        assert_eq!(file.timeouts.bind_volumes.to_string(), "10m");
     }
 
     #[test]
@@ -528,6 +552,28 @@ profiles:
         assert!(!read(&format!("profiles: [{{{off}}}]")).unwrap().0.preemption.enabled);
         let error = read(&format!("profiles: [{{schedulerName: a, {off}}}, {{schedulerName: b}}]")).unwrap_err();
         assert!(error.to_string().contains("for all profiles together"), "{error}");
+    }
+
+    #[test]
+    fn volumes_have_one_time_limit_and_their_filters_can_be_disabled() {
+        let args =
+            |seconds: &str| format!("pluginConfig: [{{name: VolumeBinding, args: {{bindTimeoutSeconds: {seconds}}}}}]");
+        let off = "plugins: {filter: {disabled: [{name: VolumeRestrictions}, {name: NodeVolumeLimits}]}}";
+        let (file, statement) = read(&format!("profiles: [{{{}, {off}}}]", args("30"))).unwrap();
+        assert_eq!(file.timeouts.bind_volumes.to_string(), "30s");
+        assert_eq!(file.without_filters, [FilterName::VolumeRestrictions, FilterName::NodeVolumeLimits].into());
+        assert!(statement.ignored.is_empty(), "{statement}");
+        let error = |body: &str| read(body).unwrap_err().to_string();
+        let two = error(&format!("profiles: [{{schedulerName: a, {}}}, {{schedulerName: b}}]", args("30")));
+        assert!(two.contains("profiles[1].pluginConfig: the bindTimeoutSeconds of VolumeBinding"), "{two}");
+        let same = format!("profiles: [{{schedulerName: a, {}}}, {{schedulerName: b}}]", args("600"));
+        assert_eq!(read(&same).unwrap().0.timeouts.bind_volumes.to_string(), "10m");
+        for wrong in ["0", "-1", "1.5", "x"] {
+            let error = error(&format!("profiles: [{{{}}}]", args(wrong)));
+            assert!(error.contains("bindTimeoutSeconds: ") && error.contains("must be whole seconds"), "{error}");
+        }
+        let shape = "profiles: [{pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 0, score: 0}]}}]}]";
+        assert!(error(shape).contains("profiles[0].pluginConfig[0].args.shape"));
     }
 
     #[test]

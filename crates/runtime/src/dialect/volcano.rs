@@ -9,7 +9,7 @@ use kube::core::ApiResource;
 use muster_api::group::{MAX_SUBSETS, count, min_resources};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::keys::conditions::{NATIVE_PREFIX, POD_GROUP_SCHEDULED};
-use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS};
+use muster_api::keys::group_reasons::{INVALID, SCHEDULED, UNSUPPORTED, WAITING_FOR_MEMBERS, WAITING_FOR_VOLUMES};
 use muster_api::names::check_dns_subdomain;
 use muster_api::other_schedulers::volcano::{
     DEFAULT_QUEUE, GROUP_NAME_ANNOTATION, PodGroup, PodGroupCondition, PodGroupSpec, PodGroupStatus, TASK_ANNOTATION,
@@ -230,7 +230,7 @@ fn volcano_condition(ours: &Condition) -> PodGroupCondition {
         SCHEDULED => ("Scheduled", "tasks in gang are ready to be scheduled"),
         WAITING_FOR_MEMBERS => ("Unschedulable", "NotEnoughTasks"),
         // More capacity would not help.
-        reason @ (INVALID | UNSUPPORTED) => ("Unschedulable", reason),
+        reason @ (INVALID | UNSUPPORTED | WAITING_FOR_VOLUMES) => ("Unschedulable", reason),
         _ => ("Unschedulable", "NotEnoughResources"),
     };
     PodGroupCondition {

@@ -23,6 +23,7 @@ use muster_engine::model::taint::{Effect, Toleration};
 
 use super::features::features;
 use super::inter_pod_affinity::inter_pod_constraints;
+use super::pod_volumes::disks;
 use crate::settings::Profile;
 
 /// The class of a pod, for pods of ours with the additions of their profile. For pods on a node, the resources that the
@@ -45,6 +46,7 @@ pub(crate) fn class(pod: &Pod, profile: Option<(u16, &Profile)>) -> Result<Class
         scoring_memory_bytes: scoring.memory_bytes,
         placed_scoring: (placed_scoring != scoring).then_some(placed_scoring),
         host_ports: host_ports(pod)?,
+        disks: disks(pod),
         ..ClassSpec::default()
     };
     match placement(pod, &mut class) {

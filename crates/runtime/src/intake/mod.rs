@@ -16,6 +16,7 @@ mod pending_pods;
 mod pod;
 mod pod_dependencies;
 pub(crate) mod pod_record;
+mod pod_volumes;
 mod priorities;
 mod profiles;
 pub(crate) mod raw;
@@ -56,7 +57,7 @@ use priorities::Priorities;
 use profiles::Profiles;
 use raw::RawObject;
 use selectors::SelectorKind;
-use storage::Storage;
+use storage::{Storage, StorageObjects};
 
 /// Follows the scheduler's name in the `DisruptionTarget` message of a preempted pod; the kind of the preemptor comes
 /// after it.
@@ -75,7 +76,7 @@ pub(crate) enum WatchEvent {
     Budget(Delta<Guarded<PodDisruptionBudget>>),
     /// Objects that select pods.
     Selector(SelectorKind, Delta<RawObject>),
-    /// PersistentVolumeClaims and PersistentVolumes.
+    /// Claims, volumes, and what else there is of storage.
     Storage(Storage, Delta<RawObject>),
     /// Owners whose pods may be gangs.
     Owner(OwnerKind, Delta<RawObject>),
@@ -109,6 +110,7 @@ pub(crate) struct Intake {
     nodes: Table<Key, ()>,
     namespaces: Table<Key, ()>,
     budgets: Table<Key, ()>,
+    storage: StorageObjects,
     priorities: Priorities,
     indexes: Indexes,
     pub(crate) groups: GroupIndex,
@@ -134,6 +136,7 @@ impl Intake {
             nodes: Table::default(),
             namespaces: Table::default(),
             budgets: Table::default(),
+            storage: StorageObjects::default(),
             priorities: Priorities::default(),
             groups: GroupIndex::new(dialects, gates, profiles),
         }
@@ -146,6 +149,7 @@ impl Intake {
             && self.namespaces.has_synced()
             && self.priorities.has_synced()
             && self.budgets.has_synced()
+            && self.storage.has_synced()
             && self.indexes.has_synced()
             && self.groups.has_synced()
     }
@@ -197,9 +201,8 @@ impl Intake {
                 output.errors.extend(error);
             }
             WatchEvent::Storage(kind, delta) => {
-                let (changed, error) = self.indexes.volumes.on_delta(kind, delta);
-                let affected = self.pending_pods.using(kind, changed, &self.indexes.volumes);
-                self.observe_again(affected, &mut output);
+                let (seen, error) = self.storage.on_delta(kind, delta);
+                output.observations.extend(seen.into_iter().map(|one| Observation::Storage(Box::new(one))));
                 output.errors.extend(error);
             }
             WatchEvent::Owner(kind, delta) => {

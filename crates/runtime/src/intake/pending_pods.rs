@@ -1,7 +1,7 @@
 //! The pending pods of ours as specified, so that they can be observed again when an object changes on which they
 //! depend. Such objects can appear and change at any time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_engine::model::class::ClassSpec;
@@ -11,7 +11,6 @@ use muster_reflector::Key;
 use super::owners::OwnerKind;
 use super::pod_dependencies::SpecifiedPod;
 use super::selectors::AffectedPods;
-use super::storage::{Storage, Volumes};
 
 /// A pending pod.
 pub(super) struct PendingPod {
@@ -74,16 +73,6 @@ impl PendingPods {
         owners.iter().flat_map(of_each).collect()
     }
 
-    /// The pods that use these claims or volumes.
-    pub(super) fn using(&self, kind: Storage, objects: Vec<Key>, volumes: &Volumes) -> Vec<Arc<str>> {
-        if objects.is_empty() {
-            return Vec::new();
-        }
-        let objects: BTreeSet<Key> = objects.into_iter().collect();
-        let uses = |pod: &SpecifiedPod| volumes.is_used(kind, &objects, &pod.spec.id.namespace, &pod.claims);
-        self.pods.keys().flat_map(|namespace| self.select(namespace, uses)).collect()
-    }
-
     fn select(&self, namespace: &str, is_affected: impl Fn(&SpecifiedPod) -> bool) -> Vec<Arc<str>> {
         let pods = self.pods.get(namespace).into_iter().flatten();
         pods.filter(|(_, pod)| is_affected(&pod.specified)).map(|(uid, _)| uid.clone()).collect()
@@ -140,33 +129,6 @@ mod tests {
             GangedOwners::default(),
             Vec::new(),
         )
-    }
-
-    #[test]
-    fn a_pod_is_observed_again_when_its_claim_is_bound_and_when_the_volume_is_deleted() {
-        let mut intake = intake();
-        let spec = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]});
-        let refused = apply_pod(&mut intake, &spec).refused.unwrap();
-        assert_eq!(refused.field, "spec.volumes[0].persistentVolumeClaim.claimName");
-        assert!(intake.pod_record("1").unwrap().refused);
-        let labels = json!({"topology.kubernetes.io/zone": "a"});
-        let volume = raw(&json!({"metadata": {"name": "pv", "labels": labels}}));
-        intake.handle(WatchEvent::Storage(Storage::Volume, Delta::Applied(volume.clone())), 0);
-        let claim = raw(&json!({
-            "metadata": {"namespace": "ml", "name": "data", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-            "spec": {"volumeName": "pv"},
-        }));
-        let observed =
-            pods(intake.handle(WatchEvent::Storage(Storage::Claim, Delta::Applied(claim.clone())), 0).observations);
-        assert!(observed[0].refused.is_none() && observed[0].class.volumes[0].zones.len() == 1, "{observed:?}");
-        assert!(!intake.pod_record("1").unwrap().refused);
-        assert!(
-            intake.handle(WatchEvent::Storage(Storage::Claim, Delta::Applied(claim)), 0).observations.is_empty(),
-            "nothing changed"
-        );
-        let observed =
-            pods(intake.handle(WatchEvent::Storage(Storage::Volume, Delta::Deleted(volume)), 0).observations);
-        assert!(observed[0].refused.is_some());
     }
 
     #[test]

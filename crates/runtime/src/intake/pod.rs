@@ -19,6 +19,7 @@ use muster_engine::model::pod::{Lifetime, Phase, PodName, PodRefusal, PodSpec, R
 
 use super::PREEMPTION_MESSAGE;
 use super::class::class;
+use super::pod_volumes::claims;
 use super::unsupported::unsupported;
 use crate::settings::Profile;
 use crate::start_stamp;
@@ -113,6 +114,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         start: stamp.map(Arc::new),
         stateful_set: stateful_set(pod),
         lifetime: lifetime(pod),
+        claims: Arc::new(claims(pod)),
     };
     (spec, flaw)
 }

@@ -1,5 +1,5 @@
 //! How the engine observes a pod: what the pod itself says, and what its group and other objects add. These determine
-//! the pods among which it is spread by default, the places of its volumes, and whether it has to wait for its gang.
+//! the pods among which it is spread by default, and whether it has to wait for its gang.
 //!
 //! Nothing is changed here: the same pod, record and indexes give the same observation.
 
@@ -15,7 +15,6 @@ use super::pod::refusal;
 use super::pod_record::PodRecord;
 use super::selectors::{self, AffectedPods, Owner, Selectors};
 use super::spread;
-use super::storage::{self, UsedClaim, Volumes};
 use crate::settings::{Profile, spreads_by_default};
 
 /// The objects on which pods depend.
@@ -23,7 +22,6 @@ pub(super) struct Indexes {
     /// The default spread constraints of each profile.
     spread_defaults: Vec<Spread>,
     pub(super) selectors: Selectors,
-    pub(super) volumes: Volumes,
     pub(super) owners: Owners,
 }
 
@@ -33,14 +31,13 @@ impl Indexes {
             spread_defaults: profiles.iter().map(|profile| profile.spread_defaults.clone()).collect(),
             // Without default constraints the selectors are not needed.
             selectors: if spreads_by_default(profiles) { Selectors::watched() } else { Selectors::default() },
-            volumes: Volumes::default(),
             owners: Owners::new(ganged, profiles.iter().flat_map(|one| one.scheduler_names.clone()).collect()),
         }
     }
 
     /// Whether every watch has delivered a complete list.
     pub(super) fn has_synced(&self) -> bool {
-        self.selectors.has_synced() && self.volumes.has_synced() && self.owners.has_synced()
+        self.selectors.has_synced() && self.owners.has_synced()
     }
 }
 
@@ -49,7 +46,6 @@ pub(super) struct SpecifiedPod {
     pub(super) spec: PodSpec,
     owner: Option<Owner>,
     has_constraints: bool,
-    pub(super) claims: Vec<UsedClaim>,
     /// The owner that may make it part of a gang, if it names no group itself.
     gang_owner: Option<GangOwner>,
 }
@@ -60,7 +56,6 @@ impl SpecifiedPod {
             spec,
             owner: selectors::owner(pod),
             has_constraints: !pod.spec.topology_spread_constraints.is_empty(),
-            claims: storage::claims(pod),
             gang_owner: if names_group { None } else { GangOwner::of(pod) },
         }
     }
@@ -95,15 +90,7 @@ pub(super) fn observe(pod: &SpecifiedPod, record: &PodRecord, indexes: &Indexes)
         return ObservedPod { spec, is_held: false };
     }
     let (namespace, is_pending) = (&pod.spec.id.namespace, spec.node.is_none());
-    let mut refused = record.broken.clone().or(spec.refused.take());
-    if !pod.claims.is_empty() {
-        match indexes.volumes.places(namespace, &pod.claims) {
-            Ok(places) => Arc::make_mut(&mut spec.class).volumes = places,
-            Err((kind, error)) if is_pending => _ = refused.get_or_insert_with(|| refusal(kind, error)),
-            // A pod on a node has its volumes, whether we know them or not.
-            Err(_) => {}
-        }
-    }
+    let refused = record.broken.clone().or(spec.refused.take());
     let unnamed = pod.gang_owner.as_ref().and_then(|owner| indexes.owners.hold_reason(namespace, owner));
     let held = unnamed.map(|error| refusal(RefusalKind::Reference, error)).or_else(|| record.held_by_group.clone());
     let held = held.filter(|_| is_pending);
@@ -138,7 +125,6 @@ mod tests {
     use super::super::raw::RawObject;
     use super::*;
     use crate::intake::selectors::SelectorKind;
-    use crate::intake::storage::Storage;
 
     fn indexes() -> Indexes {
         Indexes::new(&[Profile::default()], GangedOwners::all())
@@ -148,28 +134,18 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    /// A pod of ours, unless the profile is missing, with a claim and an owner whose pods are gangs; and its record.
+    /// A pod of ours, unless the profile is missing, with an owner whose pods are gangs; and its record.
     fn pod(spec: &Value, profile: Option<&Profile>) -> (SpecifiedPod, PodRecord) {
         let mut object = json!({
             "metadata": {"namespace": "ml", "name": "a", "uid": "1",
                 "labels": {"app": "web", "leaderworkerset.sigs.k8s.io/name": "lws"}},
-            "spec": {"containers": [], "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]},
+            "spec": {"containers": []},
         });
         object["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
         let pod: Pod = serde_json::from_value(object).unwrap();
         let id = Arc::new(pod_name(&pod));
         let (spec, _) = specified(&pod, id.clone(), profile.map(|profile| (0, profile)));
         (SpecifiedPod::new(&pod, spec, false), PodRecord::new(id, &pod))
-    }
-
-    fn bind_claim(indexes: &mut Indexes) {
-        let claim = raw(&json!({
-            "metadata": {"namespace": "ml", "name": "data", "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
-            "spec": {"volumeName": "pv"},
-        }));
-        indexes.volumes.on_delta(Storage::Claim, Delta::Applied(claim));
-        let volume = raw(&json!({"metadata": {"name": "pv", "labels": {"topology.kubernetes.io/zone": "a"}}}));
-        indexes.volumes.on_delta(Storage::Volume, Delta::Applied(volume));
     }
 
     fn refused(reason: &str) -> Arc<PodRefusal> {
@@ -179,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_most_lasting_refusal_is_shown_and_waiting_for_the_gang_comes_last() {
-        let (mut indexes, profile) = (indexes(), Profile::default());
+        let (indexes, profile) = (indexes(), Profile::default());
         let (mut pod, mut record) = pod(&json!({}), Some(&profile));
         let reason = |pod: &SpecifiedPod, record: &PodRecord, indexes: &Indexes| {
             let observed = observe(pod, record, indexes);
@@ -191,8 +167,6 @@ mod tests {
         pod.spec.refused = Some(refused("invalid"));
         assert_eq!(reason(&pod, &record, &indexes), (Some("invalid".to_owned()), true));
         pod.spec.refused = None;
-        assert!(reason(&pod, &record, &indexes).0.unwrap().starts_with("there is no such claim"));
-        bind_claim(&mut indexes);
         assert!(reason(&pod, &record, &indexes).0.unwrap().contains("names no group"));
         (pod.gang_owner, record.held_by_group) = (None, Some(refused("no leader")));
         assert_eq!(reason(&pod, &record, &indexes), (Some("no leader".to_owned()), true));
@@ -201,16 +175,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_on_a_node_waits_for_nothing_and_has_its_volumes_where_they_are_known() {
-        let (mut indexes, profile) = (indexes(), Profile::default());
+    fn a_pod_on_a_node_waits_for_nothing() {
+        let profile = Profile::default();
         let (pod, mut record) = pod(&json!({"nodeName": "n1"}), Some(&profile));
         record.held_by_group = Some(refused("no leader"));
-        let observed = observe(&pod, &record, &indexes);
+        let observed = observe(&pod, &record, &indexes());
         assert_eq!((observed.spec.refused, observed.is_held), (None, false));
-        assert!(observed.spec.class.volumes.is_empty());
-        bind_claim(&mut indexes);
-        assert_eq!(observe(&pod, &record, &indexes).spec.class.volumes[0].zones.len(), 1);
-        assert!(pod.spec.class.volumes.is_empty(), "the pod as specified stays");
     }
 
     #[test]

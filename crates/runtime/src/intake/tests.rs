@@ -4,6 +4,7 @@ use muster_api::native::NativeVersion;
 use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, RecordedStart, Subset};
 use muster_engine::model::inter_pod::Spread;
 use muster_engine::model::pod::{Phase, PodSpec, RefusalKind};
+use muster_engine::model::storage::StorageObservation;
 use serde_json::{Value, json};
 
 use super::*;
@@ -194,22 +195,46 @@ fn a_broken_or_ambiguous_reference_holds_the_pod_forever() {
 
 #[test]
 fn an_unsupported_feature_is_rejected_with_its_field() {
-    for (field, value, expected) in [
-        (
-            "volumes",
-            json!([{"name": "tmp", "emptyDir": {}}, {"name": "data", "csi": {"driver": "d"}}]),
-            "spec.volumes[1].csi",
-        ),
-        ("volumes", json!([{"name": "v", "ephemeral": {}}]), "spec.volumes[0].ephemeral"),
-        ("resourceClaims", json!([{"name": "gpu", "resourceClaimName": "c"}]), "spec.resourceClaims[0].name"),
-    ] {
+    let mut pod = pod_json("a", &json!({}));
+    pod["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "c"}]);
+    let refused = the_pod(&apply_pod(&mut intake(), &pod).observations).refused.unwrap();
+    let expected = (RefusalKind::Unsupported, "spec.resourceClaims[0].name");
+    assert_eq!((refused.kind, refused.field.as_str()), expected);
+    pod["spec"]["schedulerName"] = json!("other");
+    assert!(the_pod(&apply_pod(&mut intake(), &pod).observations).refused.is_none(), "pods of other schedulers");
+}
+
+#[test]
+fn claims_and_disks_of_all_pods_are_observed_and_no_volume_is_rejected() {
+    for (scheduler, node) in [("muster", ""), ("muster", "n1"), ("other", ""), ("other", "n1")] {
         let mut pod = pod_json("a", &json!({}));
-        pod["spec"][field] = value;
-        let refused = the_pod(&apply_pod(&mut intake(), &pod).observations).refused.unwrap();
-        assert_eq!((refused.kind, refused.field.as_str()), (RefusalKind::Unsupported, expected));
-        pod["spec"]["schedulerName"] = json!("other");
-        assert!(the_pod(&apply_pod(&mut intake(), &pod).observations).refused.is_none(), "pods of other schedulers");
+        (pod["spec"]["schedulerName"], pod["spec"]["nodeName"]) = (json!(scheduler), json!(node));
+        pod["spec"]["volumes"] = json!([
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}, {"name": "own", "ephemeral": {}},
+            {"name": "disk", "gcePersistentDisk": {"pdName": "d"}}, {"name": "inline", "csi": {"driver": "d"}},
+            {"name": "azure", "azureDisk": {"diskName": "d"}}, {"name": "cinder", "cinder": {"volumeID": "d"}},
+        ]);
+        let spec = the_pod(&apply_pod(&mut intake(), &pod).observations);
+        let claims: Vec<&str> = spec.claims.iter().map(|claim| claim.claim.as_str()).collect();
+        assert_eq!((claims, spec.class.disks.len()), (vec!["data", "a-own"], 1), "{scheduler} {node}");
+        assert_eq!(spec.refused, None);
     }
+}
+
+#[test]
+fn objects_of_storage_are_observed_and_no_pod_again() {
+    let mut intake = intake();
+    let mut pod = pod_json("a", &json!({}));
+    pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]);
+    apply_pod(&mut intake, &pod);
+    let claim = json!({"metadata": {"namespace": "ml", "name": "data", "resourceVersion": "1"}});
+    let claim: RawObject = serde_json::from_str(&claim.to_string()).unwrap();
+    let seen = intake.handle(WatchEvent::Storage(Storage::Claim, Delta::Applied(claim.clone())), 0).observations;
+    let is_seen = |one: &Observation| matches!(one, Observation::Storage(seen) if matches!(**seen, StorageObservation::ClaimSeen(_)));
+    assert!(seen.len() == 1 && is_seen(&seen[0]), "{seen:?}");
+    let gone = intake.handle(WatchEvent::Storage(Storage::Claim, Delta::Deleted(claim)), 0).observations;
+    let expected = StorageObservation::ClaimGone("ml".to_owned(), "data".to_owned());
+    assert_eq!(gone, [Observation::Storage(Box::new(expected))]);
 }
 
 #[test]
@@ -286,6 +311,7 @@ fn a_relist_removes_objects_that_were_deleted_unseen() {
     assert_eq!(gone, [Observation::NamespaceGone { name: "ml".to_owned() }]);
     assert!(!intake.has_synced());
     for kind in Storage::ALL {
+        assert!(!intake.has_synced());
         intake.handle(WatchEvent::Storage(kind, Delta::ListStarted), 0);
         intake.handle(WatchEvent::Storage(kind, Delta::ListDone), 0);
     }

@@ -10,6 +10,19 @@ use serde::Deserialize;
 pub(super) struct Answer {
     pub(super) nodes: Vec<NodeAnswer>,
     pub(super) best: Vec<String>,
+    /// What is written for the claims of the pod, by node.
+    #[serde(default)]
+    pub(super) volumes: BTreeMap<String, VolumeWrites>,
+}
+
+/// What is written for the claims of a pod before it is bound.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct VolumeWrites {
+    /// The volumes that are reserved, by claim.
+    pub(super) reserved: BTreeMap<String, String>,
+    /// The claims for which a node is selected.
+    pub(super) provisioned: BTreeSet<String>,
 }
 
 /// The result for a node.
@@ -25,7 +38,7 @@ pub(super) struct NodeAnswer {
 }
 
 /// The plugin that rejected a node, and its reasons.
-#[derive(Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Refused {
     pub(super) plugin: String,

@@ -12,6 +12,8 @@ const FILTERS: &[&str] = &[
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
     "PodTopologySpread",
     "InterPodAffinity",
 ];

@@ -15,6 +15,7 @@ mod pods;
 mod reference;
 mod shrink;
 mod spread;
+mod storage_objects;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,10 +25,10 @@ use muster_oracle::seeds::{for_each_seed, one_seed_only};
 use serde_json::{Map, Value, json};
 
 use answer::{Answer, NodeAnswer, Refused};
-use muster::{COMPARED, FILTERS, MISSING_SCORES};
+use muster::{CLAIMS, COMPARED, FILTERS, MISSING_SCORES, MusterAnswer};
 use reference::Reference;
 
-const CASES: u64 = 500;
+const CASES: u64 = 700;
 
 #[test]
 fn every_node_is_evaluated_as_by_kube_scheduler() {
@@ -130,10 +131,10 @@ fn compare_all(reference: &mut Reference, case: &Value) -> Outcome {
     };
     match muster::answer(case) {
         Err(why) => Outcome::Unanswered(format!("we have no answer: {why}")),
-        Ok((ours, chosen)) => match difference(&theirs, &ours, chosen.as_deref()) {
+        Ok(ours) => match difference(&theirs, &ours).or_else(|| write_difference(case, &theirs, &ours)) {
             None => Outcome::Same(theirs),
             Some(what) => {
-                let near = if is_rejected_by_inter_pod(&theirs, &ours) { NEAR_NOMINATED } else { "" };
+                let near = if is_rejected_by_inter_pod(&theirs, &ours.nodes) { NEAR_NOMINATED } else { "" };
                 Outcome::Different(format!("{what}\nkube-scheduler: {theirs:#?}\nours: {ours:#?}\n{near}"))
             }
         },
@@ -150,7 +151,8 @@ fn fail(reference: &mut Reference, case: Value) -> ! {
     panic!("{small:#}\n{what}\nas one line, for `controlplane scores`:\n{small}")
 }
 
-fn difference(theirs: &Answer, ours: &[NodeAnswer], chosen: Option<&str>) -> Option<String> {
+fn difference(theirs: &Answer, ours: &MusterAnswer) -> Option<String> {
+    let (ours, chosen) = (&ours.nodes, ours.choice.as_ref().map(|(node, _)| node));
     let names = |nodes: &[NodeAnswer]| nodes.iter().map(|node| node.name.clone()).collect::<Vec<_>>();
     if names(&theirs.nodes) != names(ours) {
         return Some("the nodes are not the same".to_owned());
@@ -170,10 +172,46 @@ fn difference(theirs: &Answer, ours: &[NodeAnswer], chosen: Option<&str>) -> Opt
     (!among_best).then(|| format!("the chosen node is {chosen:?}, the best are {:?}", theirs.best))
 }
 
+/// What is written for the claims of the pod must be the same. A claim that is shared with another pod is provisioned
+/// first, and nothing else before that is done.
+fn write_difference(case: &Value, theirs: &Answer, ours: &MusterAnswer) -> Option<String> {
+    let (node, our) = ours.choice.as_ref()?;
+    let mut their = theirs.volumes.get(node).cloned().unwrap_or_default();
+    let claims = |pod: &Value| {
+        let volumes = pod["spec"]["volumes"].as_array().cloned().unwrap_or_default();
+        let name = |volume: &Value| volume["persistentVolumeClaim"]["claimName"].as_str().map(str::to_owned);
+        volumes.iter().filter_map(name).collect::<BTreeSet<String>>()
+    };
+    let others: BTreeSet<String> = case["pods"].as_array().into_iter().flatten().flat_map(claims).collect();
+    let shared = their.provisioned.iter().find(|claim| others.contains(*claim)).cloned();
+    for claim in case["persistentVolumeClaims"].as_array().into_iter().flatten() {
+        // The node is selected already.
+        if claim["metadata"]["annotations"][volumes::SELECTED_NODE] == json!(node) {
+            their.provisioned.remove(claim["metadata"]["name"].as_str().unwrap_or_default());
+        }
+    }
+    for volume in case["persistentVolumes"].as_array().into_iter().flatten() {
+        // It is reserved for the claim already.
+        let claim = &volume["spec"]["claimRef"];
+        if claim["uid"].is_string() {
+            their.reserved.remove(claim["name"].as_str().unwrap_or_default());
+        }
+    }
+    let is_same = match shared {
+        Some(_) => our.provisioned.is_subset(&their.provisioned),
+        None => *our == their,
+    };
+    (!is_same).then(|| format!("other writes for volumes: {their:?}, ours are {our:?}"))
+}
+
 /// A rejection of PreFilter counts as equal if an earlier filter of Muster rejects the node.
 fn rejection_difference(their: &Refused, our: &Refused) -> Option<String> {
     let place = |plugin: &str| FILTERS.iter().position(|filter| *filter == plugin);
-    let same = if their.before {
+    let same = if our.plugin == CLAIMS {
+        let volumes = place("VolumeRestrictions");
+        let is_earlier = place(&their.plugin).is_some_and(|their| Some(their) < volumes);
+        their.before && (their.reasons == our.reasons || is_earlier)
+    } else if their.before {
         place(&our.plugin).zip(place(&their.plugin)).is_some_and(|(our, their)| our <= their)
     } else {
         our.plugin == their.plugin && our.reasons == their.reasons
@@ -196,6 +234,22 @@ fn score_difference(their: &NodeAnswer, our: &NodeAnswer) -> Option<String> {
     (their.total != our.total).then(|| format!("the total is {}, ours is {}", their.total, our.total))
 }
 
+/// Parts of the reasons about volumes, each of which has to occur.
+const VOLUME_REASONS: [&str; 12] = [
+    "had no available disk",
+    "ReadWriteOncePod access mode already in-use",
+    "exceed max volume count",
+    "CSI driver is not installed",
+    "didn't match PersistentVolume's node affinity",
+    "didn't find available persistent volumes",
+    "did not have enough free storage",
+    "not found",
+    "is being deleted",
+    "unbound immediate",
+    "waiting for ephemeral volume controller",
+    "pod is not owner",
+];
+
 /// Statistics of the cases, so that a test that compares nothing is noticed.
 #[derive(Debug, Default)]
 struct Statistics {
@@ -207,6 +261,10 @@ struct Statistics {
     /// Rejected nodes, by plugin.
     refused: BTreeMap<String, u64>,
     refused_before_filters: u64,
+    /// Nodes that were rejected because of volumes, by reason.
+    volume_reasons: BTreeMap<String, u64>,
+    volumes_reserved: usize,
+    volumes_provisioned: usize,
     /// Cases in which a plugin gave different scores.
     distinguished: BTreeMap<String, u64>,
     invalid_cases: u64,
@@ -223,11 +281,18 @@ impl Statistics {
             if let Some(refused) = &node.refused {
                 *self.refused.entry(refused.plugin.clone()).or_default() += 1;
                 self.refused_before_filters += u64::from(refused.before);
+                if refused.plugin.contains("Volume") {
+                    for reason in &refused.reasons {
+                        *self.volume_reasons.entry(reason.clone()).or_default() += 1;
+                    }
+                }
             }
             for (plugin, score) in &node.scores {
                 scores.entry(plugin).or_default().insert(*score);
             }
         }
+        self.volumes_reserved += theirs.volumes.values().map(|writes| writes.reserved.len()).sum::<usize>();
+        self.volumes_provisioned += theirs.volumes.values().map(|writes| writes.provisioned.len()).sum::<usize>();
         for (plugin, _) in scores.into_iter().filter(|(_, scores)| scores.len() > 1) {
             *self.distinguished.entry(plugin.to_owned()).or_default() += 1;
         }
@@ -244,6 +309,10 @@ impl Statistics {
         assert!(self.excepted * 50 < self.cases, "too many of the cases are exceptions");
         assert!(self.unschedulable * 2 < self.cases, "too many pods fit nowhere");
         assert!(self.unschedulable > 0 && self.ties > 0 && self.refused_before_filters > 0, "something never happened");
+        assert!(self.volumes_reserved > 0 && self.volumes_provisioned > 0, "no claim was bound");
+        for reason in VOLUME_REASONS {
+            assert!(self.volume_reasons.keys().any(|found| found.contains(reason)), "no node was refused: {reason}");
+        }
         for filter in FILTERS.iter().copied() {
             assert!(self.refused.contains_key(filter), "{filter} never refused a node");
         }

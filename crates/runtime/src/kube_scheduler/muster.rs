@@ -10,7 +10,9 @@ use muster_engine::{Command, Engine, NodeEvaluation, NodeVerdict, Observation};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::answer::{NodeAnswer, Refused};
+use muster_engine::model::storage::StorageWriteOutcome;
+
+use super::answer::{NodeAnswer, Refused, VolumeWrites};
 use crate::config::{Configuration, File, Overrides};
 use crate::intake::selectors::SelectorKind;
 use crate::intake::storage::Storage;
@@ -26,12 +28,17 @@ pub(super) const FILTERS: &[&str] = &[
     "NodeAffinity",
     "NodePorts",
     "NodeResourcesFit",
+    "VolumeRestrictions",
+    "NodeVolumeLimits",
     "VolumeBinding",
     "VolumeZone",
     "PodTopologySpread",
     "InterPodAffinity",
     "NodeDeclaredFeatures",
 ];
+
+/// In place of a plugin: a claim of the pod cannot be used.
+pub(super) const CLAIMS: &str = "claims";
 
 /// The scores that must be equal.
 pub(super) const COMPARED: &[&str] = &[
@@ -73,6 +80,20 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::SpreadLabel => {
             ("PodTopologySpread", "node(s) didn't match pod topology spread constraints (missing required label)")
         }
+        Rejection::Disk => ("VolumeRestrictions", "node(s) had no available disk"),
+        Rejection::ReadWriteOncePod => (
+            "VolumeRestrictions",
+            "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod",
+        ),
+        Rejection::VolumeLimit => ("NodeVolumeLimits", "node(s) exceed max volume count"),
+        Rejection::DriverMissing { driver } => {
+            return ("NodeVolumeLimits", format!("{driver} CSI driver is not installed on the node"));
+        }
+        Rejection::NoVolume => ("VolumeBinding", "node(s) didn't find available persistent volumes to bind"),
+        Rejection::NoStorage => ("VolumeBinding", "node(s) did not have enough free storage"),
+        Rejection::VolumeMissing => {
+            ("VolumeBinding", "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)")
+        }
         Rejection::VolumeAffinity => ("VolumeBinding", "node(s) didn't match PersistentVolume's node affinity"),
         Rejection::VolumeZone => ("VolumeZone", "node(s) had no available volume zone"),
         Rejection::EnforcedAffinity => ("NodeAffinity", "node(s) didn't match scheduler-enforced node affinity"),
@@ -87,8 +108,27 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
     (plugin, reason.to_owned())
 }
 
-/// Muster's evaluation of every node, and the chosen node; or why there is no answer.
-pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), String> {
+/// The lists of storage in a case.
+const STORAGE: [(Storage, &str); Storage::ALL.len()] = [
+    (Storage::Claim, "persistentVolumeClaims"),
+    (Storage::Volume, "persistentVolumes"),
+    (Storage::Class, "storageClasses"),
+    (Storage::NodeDrivers, "csiNodes"),
+    (Storage::Driver, "csiDrivers"),
+    (Storage::Capacity, "csiStorageCapacities"),
+    (Storage::Attachment, "volumeAttachments"),
+];
+
+/// Muster's answer.
+#[derive(Debug)]
+pub(super) struct MusterAnswer {
+    pub(super) nodes: Vec<NodeAnswer>,
+    /// The chosen node, if any, and what is written for the claims of the pod.
+    pub(super) choice: Option<(String, VolumeWrites)>,
+}
+
+/// Muster's evaluation of every node, and its choice; or why there is no answer.
+pub(super) fn answer(case: &Value) -> Result<MusterAnswer, String> {
     if case["pod"]["spec"]["schedulerName"] != "muster" {
         return Err("the pod is not ours".to_owned());
     }
@@ -108,7 +148,7 @@ pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), 
             pipeline.observe(WatchEvent::Selector(kind, Delta::Applied(object)))?;
         }
     }
-    for (kind, list) in [(Storage::Claim, "persistentVolumeClaims"), (Storage::Volume, "persistentVolumes")] {
+    for (kind, list) in STORAGE {
         for object in case[list].as_array().into_iter().flatten() {
             let object = serde_json::from_str(&object.to_string()).expect("any JSON is an object");
             pipeline.observe(WatchEvent::Storage(kind, Delta::Applied(object)))?;
@@ -122,7 +162,15 @@ pub(super) fn answer(case: &Value) -> Result<(Vec<NodeAnswer>, Option<String>), 
     }
     let uid = case["pod"]["metadata"]["uid"].as_str().unwrap_or_default();
     let evaluation = pipeline.engine.evaluate_nodes(uid).ok_or("the engine does not know the pod")?;
-    Ok((evaluation.into_iter().map(node_answer).collect(), pipeline.choice(uid)))
+    let mut nodes: Vec<NodeAnswer> = evaluation.into_iter().map(node_answer).collect();
+    if let Some(reason) = pipeline.engine.pod_view(uid).and_then(|pod| pod.refusal()).map(|why| why.reason.clone()) {
+        // A claim cannot be used: kube-scheduler says so before it looks at nodes.
+        let refused = Refused { plugin: CLAIMS.to_owned(), before: true, reasons: [reason].into() };
+        for node in &mut nodes {
+            (node.refused, node.scores, node.total) = (Some(refused.clone()), BTreeMap::new(), 0);
+        }
+    }
+    Ok(MusterAnswer { nodes, choice: pipeline.choice(uid) })
 }
 
 /// From manifests to decisions, without an API server.
@@ -162,18 +210,31 @@ impl Pipeline {
         Ok(())
     }
 
-    /// The node that the pod is bound to, if any.
-    fn choice(&mut self, uid: &str) -> Option<String> {
+    /// The node on which the pod is placed, if any, and what is written for its claims.
+    fn choice(&mut self, uid: &str) -> Option<(String, VolumeWrites)> {
+        let mut writes = VolumeWrites::default();
         while self.engine.next_wakeup() == Some(0) {
             for command in self.engine.decide(0) {
-                match command {
-                    Command::Bind { pod, node, .. } if pod.uid == uid => return Some(node.to_string()),
-                    Command::Bind { pod, .. } => panic!("{pod} is not ours and is bound"),
-                    _ => {}
-                }
+                let claim = match command {
+                    Command::Bind { pod, .. } if pod.uid != uid => panic!("{pod} is not ours and is bound"),
+                    Command::ReserveVolume { claim, volume, .. } => {
+                        writes.reserved.insert(claim.name.clone(), volume.to_string());
+                        claim
+                    }
+                    Command::SelectNode { claim, .. } => {
+                        writes.provisioned.insert(claim.name.clone());
+                        claim
+                    }
+                    _ => continue,
+                };
+                // The next writes are sent when these are done.
+                let outcome = StorageWriteOutcome::Written;
+                self.engine.observe(0, Observation::StorageWriteDone { claim, outcome }).expect("an outcome");
             }
         }
-        None
+        let pod = self.engine.pod_view(uid)?;
+        let node = pod.node().filter(|_| pod.is_assumed())?.name().to_owned();
+        Some((node, writes))
     }
 }
 

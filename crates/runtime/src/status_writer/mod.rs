@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use kube::core::ApiResource;
 use muster_api::keys::conditions::POD_GROUP_SCHEDULED;
 use muster_api::keys::group_reasons::UNSUPPORTED;
-use muster_api::keys::pod_reasons::WAITING_FOR_VICTIMS;
+use muster_api::keys::pod_reasons::{WAITING_FOR_VICTIMS, WAITING_FOR_VOLUMES};
 use muster_api::wire::condition::Condition;
 use muster_clock::Clock;
 use muster_engine::diagnosis::Waiting;
@@ -139,7 +139,7 @@ impl StatusWriter {
             if self.pods.has_condition_for(&pod.uid) {
                 continue;
             }
-            if record.refused || is_left_out(engine, &pod) {
+            if record.refused || has_own_reason(engine, &pod) {
                 // The diagnosis from while the pod was gated.
                 if let Some(own) = engine.explain(&Subject::Pod(pod.clone())) {
                     self.report_pod(&pod, own, intake);
@@ -259,6 +259,7 @@ impl StatusWriter {
                 self.events.done(*key, outcome);
             }
             Outcome::Bind { .. }
+            | Outcome::StorageWrite { .. }
             | Outcome::Rollback { .. }
             | Outcome::Evict { .. }
             | Outcome::ClearDisruptionTarget => {}
@@ -328,8 +329,7 @@ impl StatusWriter {
         }
         let waiting =
             instance.members.iter().filter_map(|uid| intake.pod_record(uid)).filter(|record| record.is_pending());
-        // A pod that is rejected, or left out of its group, has its own reason.
-        for record in waiting.filter(|record| !record.refused && !is_left_out(engine, &record.id)) {
+        for record in waiting.filter(|record| !record.refused && !has_own_reason(engine, &record.id)) {
             let has_no_condition = record.condition.is_none() && !self.pods.has_condition_for(&record.id.uid);
             match growing_until(instance, diagnosis, record, now_ms).filter(|_| has_no_condition) {
                 Some(until_ms) => _ = self.newly_pending.insert((until_ms, record.id.clone())),
@@ -346,7 +346,9 @@ impl StatusWriter {
             (WAITING_FOR_VICTIMS, Diagnosis::WaitingForVictims(victims)) if victims.evicted > 0 => {
                 (false, reason::PREEMPTING, Action::Preempting)
             }
-            (WAITING_FOR_VICTIMS, _) => (false, reason::WAITING, Action::Scheduling),
+            (WAITING_FOR_VICTIMS, _) | (WAITING_FOR_VOLUMES, Diagnosis::Waiting(Waiting::Volumes { .. })) => {
+                (false, reason::WAITING, Action::Scheduling)
+            }
             _ => (true, FAILED_SCHEDULING, Action::Scheduling),
         };
         if self.pods.set_condition(pod, condition, record.condition.as_deref(), self.clock.now_ms()) {
@@ -418,9 +420,9 @@ impl StatusWriter {
     }
 }
 
-/// Whether the engine leaves the pod out of its group.
-fn is_left_out(engine: &Engine, pod: &PodName) -> bool {
-    engine.pod_view(&pod.uid).is_some_and(|pod| pod.is_excluded())
+/// Whether the engine rejects the pod, for example because of a claim, or leaves it out of its group.
+fn has_own_reason(engine: &Engine, pod: &PodName) -> bool {
+    engine.pod_view(&pod.uid).is_some_and(|pod| pod.is_excluded() || pod.refusal().is_some())
 }
 
 /// Until when the condition about missing members is postponed: more are arriving, and each of them would change the

@@ -52,6 +52,7 @@ pub(crate) fn member_reason(diagnosis: &Diagnosis, verdict: Option<MemberVerdict
             pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER
         }
         (Diagnosis::TimedOut { .. }, _) => pod_reasons::COSCHEDULING_NOT_MEET_MIN_MEMBER,
+        (Diagnosis::VolumeBindFailed { .. }, _) => pod_reasons::SCHEDULER_ERROR,
         _ => return None,
     })
 }
@@ -61,6 +62,9 @@ fn waiting_reason(waiting: &Waiting) -> &'static str {
         Waiting::Members { .. } | Waiting::DesiredCount { .. } => pod_reasons::WAITING_FOR_MEMBERS,
         Waiting::PodRefused { kind: RefusalKind::Unsupported | RefusalKind::Invalid, .. } => {
             pod_reasons::SCHEDULER_ERROR
+        }
+        Waiting::Volumes { .. } | Waiting::PodRefused { kind: RefusalKind::Volume, .. } => {
+            pod_reasons::WAITING_FOR_VOLUMES
         }
         Waiting::PodRefused { kind: RefusalKind::Reference, .. }
         | Waiting::GroupMissing { .. }
@@ -82,13 +86,16 @@ pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
         Diagnosis::WaitingForVictims(victims) if victims.evicted > 0 => (PREEMPTING, false),
         Diagnosis::WaitingForVictims(_) => (WAITING, false),
         Diagnosis::TimedOut { .. } => (group_reasons::SCHEDULE_TIMEOUT, true),
-        Diagnosis::GroupUnschedulable(_) | Diagnosis::PodUnschedulable { .. } | Diagnosis::BindFailed { .. } => {
-            ("FailedScheduling", true)
-        }
+        Diagnosis::GroupUnschedulable(_)
+        | Diagnosis::PodUnschedulable { .. }
+        | Diagnosis::BindFailed { .. }
+        | Diagnosis::VolumeBindFailed { .. } => ("FailedScheduling", true),
         Diagnosis::Waiting(waiting) => match waiting {
-            Waiting::Members { .. } | Waiting::DesiredCount { .. } | Waiting::Gates { .. } | Waiting::Leaving => {
-                (WAITING, false)
-            }
+            Waiting::Members { .. }
+            | Waiting::DesiredCount { .. }
+            | Waiting::Gates { .. }
+            | Waiting::Leaving
+            | Waiting::Volumes { .. } => (WAITING, false),
             _ => ("FailedScheduling", true),
         },
     }
@@ -142,11 +149,47 @@ mod tests {
             Waiting::OtherPriority { own: 1, shared: 2, group: group() },
             Waiting::Former { group: group() },
             Waiting::Unsupported { field: field(), value: group() },
+            Waiting::Volumes { claims: 1, example: group(), node: group() },
+            claim_refused(),
         ];
-        let victims = [Diagnosis::WaitingForVictims(Victims::default())];
-        for diagnosis in all.map(Diagnosis::Waiting).into_iter().chain(victims) {
+        let victims = Diagnosis::WaitingForVictims(Victims::default());
+        for diagnosis in all.map(Diagnosis::Waiting).into_iter().chain([victims, volume_failed()]) {
             assert_ne!(pod_reason(&diagnosis), "Unschedulable", "{diagnosis:?}");
             assert_ne!(member_reason(&diagnosis, None), Some("Unschedulable"), "{diagnosis:?}");
         }
+    }
+
+    fn claim_refused() -> Waiting {
+        let text = |text: &str| text.to_owned();
+        Waiting::PodRefused {
+            pod: text("ml/a"),
+            kind: RefusalKind::Volume,
+            field: text("spec.volumes[0].persistentVolumeClaim.claimName"),
+            value: text("data"),
+            reason: text("it is being deleted"),
+            pods: 1,
+        }
+    }
+
+    fn volume_failed() -> Diagnosis {
+        let text = |text: &str| text.to_owned();
+        Diagnosis::VolumeBindFailed { claim: text("ml/data"), node: text("n1"), message: text("no answer in time") }
+    }
+
+    #[test]
+    fn volumes_that_are_awaited_and_claims_that_cannot_be_used_have_a_reason_of_their_own() {
+        let waiting = Waiting::Volumes { claims: 2, example: "ml/data".to_owned(), node: "n1".to_owned() };
+        let waiting = Diagnosis::Waiting(waiting);
+        let refused = Diagnosis::Waiting(claim_refused());
+        for diagnosis in [&waiting, &refused] {
+            assert_eq!(pod_reason(diagnosis), "WaitingForVolumes");
+            assert_eq!(diagnosis.group_reason(), group_reasons::WAITING_FOR_VOLUMES);
+        }
+        assert_eq!(member_reason(&waiting, None), Some("WaitingForVolumes"));
+        assert_eq!(member_reason(&refused, None), Some("WaitingForGroup"), "the claim is another member's");
+        assert_eq!((group_event(&waiting), group_event(&refused)), ((WAITING, false), ("FailedScheduling", true)));
+        let failed = volume_failed();
+        assert_eq!((pod_reason(&failed), member_reason(&failed, None)), ("SchedulerError", Some("SchedulerError")));
+        assert_eq!((failed.group_reason(), group_event(&failed)), ("SchedulerError", ("FailedScheduling", true)));
     }
 }

@@ -447,6 +447,7 @@ impl Life {
                     self.process.tell(Observation::BindDone { pod, node, outcome });
                 }
             }
+            Command::ReserveVolume { .. } | Command::SelectNode { .. } => unreachable!("no pod has a claim"),
             Command::RollBack { pod } => {
                 self.log.push(format!("roll back {}", pod.uid));
                 self.process.tell(Observation::RollBackDone { pod: pod.clone(), outcome: DeleteOutcome::Deleted });

@@ -15,6 +15,7 @@ use muster_oracle::naive::Naive;
 use super::memory::peak_rss_mib;
 use super::report::Row;
 use super::shapes::{self, Kind, Shape, Size};
+use super::volumes;
 
 pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
@@ -91,8 +92,19 @@ fn decide(shape: &Shape) -> (Duration, Duration, usize) {
         engine.observe(now, Observation::PodGone { uid }).expect("a pod may go");
     }
     let begin = Instant::now();
-    let commands = settle(&mut engine, now);
-    let decide = begin.elapsed();
+    let mut commands = settle(&mut engine, now);
+    let mut decide = begin.elapsed();
+    let answers: Vec<Observation> = commands.iter().flat_map(volumes::answers).collect();
+    if !answers.is_empty() {
+        let begin = Instant::now();
+        for answer in answers {
+            engine.observe(now, answer).expect("the answers are valid");
+        }
+        observe += begin.elapsed();
+        let begin = Instant::now();
+        commands.extend(settle(&mut engine, now));
+        decide += begin.elapsed();
+    }
     let bound = commands.iter().filter(|command| matches!(command, Command::Bind { .. })).count();
     (decide, observe, bound)
 }
@@ -148,6 +160,7 @@ fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
         let nominated = Some(node_name(number % shape.nodes));
         observe(Observation::PodSeen(PodSpec { nominated, priority: 100, ..pod("nominated", &class) }));
     }
+    volumes::show(shape.volumes, shape.nodes, shape.pods, observe);
     for number in 0..shape.pods {
         let member = match shape.kind {
             Kind::Plain => None,
@@ -157,7 +170,9 @@ fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
             observe(Observation::GroupSeen(group_spec(shape.kind, group)));
         }
         let membership = member.map(|group| Membership::of(group_key(group)));
-        observe(Observation::PodSeen(PodSpec { membership, ours: true, ..pod("pod", &class) }));
+        let mut pod = PodSpec { membership, ours: true, ..pod("pod", &class) };
+        volumes::give_claim(shape.volumes, number, &mut pod);
+        observe(Observation::PodSeen(pod));
     }
 }
 

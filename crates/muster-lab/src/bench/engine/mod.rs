@@ -6,6 +6,7 @@ mod memory;
 mod preemption;
 mod report;
 mod shapes;
+mod volumes;
 
 use std::io::Write;
 use std::process::Command;

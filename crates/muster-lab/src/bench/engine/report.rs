@@ -101,6 +101,14 @@ pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     }
     add("plain pods per second with preferred affinity", speed("plain-10000-like-each-other"), true, 10_000.0);
     add("plain pods per second with preferred spread", speed("plain-10000-rather-even"), true, 10_000.0);
+    for (word, shapes) in [("bound", "bound-claims"), ("first-consumer", "first-consumer-claims")] {
+        add(
+            &format!("plain pods per second with {word} claims"),
+            speed(&format!("plain-10000-{shapes}")),
+            true,
+            50_000.0,
+        );
+    }
     let overhead = rows.iter().find_map(|row| row.overhead_percent);
     add("overhead of 5000 nominations in one process, percent", overhead, false, 10.0);
     add("a gang of 5000, ms", time("gang-fills-5000-gpu-nodes"), false, 50.0);

@@ -1,5 +1,7 @@
 //! The shapes: clusters and pods after Kubernetes' scheduler_perf, and a few larger ones.
 
+use super::volumes::Volumes;
+
 /// What the pods of a shape are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -52,6 +54,7 @@ pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) size: Size,
     pub(crate) inter_pod: InterPod,
+    pub(crate) volumes: Volumes,
     /// Other pending pods, each nominated to a node.
     pub(crate) nominated: usize,
     /// Pods that are bound before the measurement begins.
@@ -64,8 +67,20 @@ pub(crate) struct Shape {
 
 impl Shape {
     fn new(name: String, nodes: usize, pods: usize, kind: Kind) -> Self {
-        let (size, inter_pod) = (Size::Small, InterPod::None);
-        Self { name, nodes, pods, kind, size, inter_pod, nominated: 0, bound: 0, full_nodes: 0, retries: false }
+        let (size, inter_pod, volumes) = (Size::Small, InterPod::None, Volumes::None);
+        Self {
+            name,
+            nodes,
+            pods,
+            kind,
+            size,
+            inter_pod,
+            volumes,
+            nominated: 0,
+            bound: 0,
+            full_nodes: 0,
+            retries: false,
+        }
     }
 }
 
@@ -93,6 +108,11 @@ pub(crate) fn all() -> Vec<Shape> {
         [("like-each-other", InterPod::PreferredAffinity), ("rather-even", InterPod::PreferredSpread)]
     {
         shapes.push(Shape { inter_pod, ..Shape::new(format!("plain-10000-{word}"), 5000, 10_000, Kind::Plain) });
+    }
+    for (word, volumes) in [("bound-claims", Volumes::Bound), ("first-consumer-claims", Volumes::FirstConsumer)] {
+        let kind = Kind::Gangs { size: 100 };
+        shapes.push(Shape { volumes, ..Shape::new(format!("plain-10000-{word}"), 5000, 10_000, Kind::Plain) });
+        shapes.push(Shape { volumes, ..Shape::new(format!("gang-100x100-{word}"), 5000, 10_000, kind) });
     }
     for nodes in [100, 1000, 5000, 20_000, 50_000] {
         let gang =

@@ -1,15 +1,14 @@
-//! The node cannot access a provisioned volume of the pod.
+//! A volume of the pod is in another zone, by its labels.
 //!
-//! A volume restricts nodes by its node affinity and, in older clusters, by its zone and region labels. A node without
-//! any zone or region label is assumed to be in a cluster of a single zone.
+//! In older clusters volumes restrict nodes by zone and region labels. A node without any such label is assumed to be in
+//! a cluster of a single zone.
 
 use super::kinds::{Filter, Reason, StaticFilter};
 use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::model::class::ZoneRequirement;
+use crate::model::storage::ZoneRequirement;
 
-pub(super) const REACH: Filter = Filter::Static(StaticFilter { passes: reaches, reason: Reason::VolumeAffinity });
-pub(super) const ZONE: Filter = Filter::Static(StaticFilter { passes: is_in_zone, reason: Reason::VolumeZone });
+pub(super) const FILTER: Filter = Filter::Static(StaticFilter { passes: is_in_zone, reason: Reason::VolumeZone });
 
 /// Zone and region labels, current and deprecated.
 const ZONE_LABELS: [&str; 4] = [
@@ -19,13 +18,9 @@ const ZONE_LABELS: [&str; 4] = [
     "topology.kubernetes.io/region",
 ];
 
-fn reaches(class: &PodClass, node: &Node) -> bool {
-    let terms = class.spec.volumes.iter().filter_map(|volume| volume.required_terms.as_ref());
-    terms.into_iter().all(|terms| terms.iter().any(|term| term.matches(&node.name, &node.labels)))
-}
-
 fn is_in_zone(class: &PodClass, node: &Node) -> bool {
-    let mut demands = class.spec.volumes.iter().flat_map(|volume| &volume.zones).peekable();
+    let volumes = class.storage.as_deref().into_iter().flat_map(|demand| &demand.topologies);
+    let mut demands = volumes.flat_map(|volume| &volume.zones).peekable();
     if demands.peek().is_none() || !ZONE_LABELS.iter().any(|label| node.labels.contains_key(*label)) {
         return true;
     }
@@ -41,29 +36,20 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::class::{ClassSpec, VolumeTopology};
-    use crate::model::labels::{LabelOperator, NodeTerm, Requirement};
+    use crate::cluster::storage::StorageDemand;
+    use crate::model::class::ClassSpec;
     use crate::model::resources::Requests;
+    use crate::model::storage::VolumeTopology;
 
-    fn class(volumes: Vec<VolumeTopology>) -> PodClass {
-        PodClass::independent(Arc::new(ClassSpec { volumes, ..ClassSpec::default() }), Requests::default())
+    fn class(topologies: Vec<VolumeTopology>) -> PodClass {
+        let class = PodClass::independent(Arc::new(ClassSpec::default()), Requests::default());
+        let demand = StorageDemand { topologies, ..StorageDemand::default() };
+        PodClass { storage: Some(Arc::new(demand)), ..class }
     }
 
     fn node(labels: &[(&str, &str)]) -> Node {
         let labels = labels.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
         Node { labels, ..Node::default() }
-    }
-
-    #[test]
-    fn every_volume_must_be_accessible() {
-        let on = |host: &str| {
-            let is = Requirement { key: "host".to_owned(), operator: LabelOperator::In(vec![host.to_owned()]) };
-            let terms = vec![NodeTerm { labels: vec![is], names: Vec::new() }];
-            VolumeTopology { required_terms: Some(terms), zones: Vec::new() }
-        };
-        let here = node(&[("host", "a")]);
-        assert!(reaches(&class(vec![on("a"), VolumeTopology::default()]), &here));
-        assert!(!reaches(&class(vec![on("a"), on("b")]), &here));
     }
 
     #[test]
