@@ -414,8 +414,14 @@ pub fn priority_class_name(name: Option<&str>, path: &FieldPath<'_>) -> Result<O
     }
 }
 
+/// The most topology constraints of one group.
+const TOPOLOGY_MAX: usize = 8;
+
 /// Checks topology constraints; a key is named once.
 pub fn topology(list: &[WrittenTopology], path: &FieldPath<'_>) -> Result<Vec<Topology>, InvalidField> {
+    if list.len() > TOPOLOGY_MAX {
+        return Err(path.invalid(&list.len(), format_args!("must have at most {TOPOLOGY_MAX} items")));
+    }
     let mut keys = BTreeSet::new();
     let mut checked = Vec::with_capacity(list.len());
     for (index, one) in list.iter().enumerate() {

@@ -35,6 +35,8 @@ pub mod annotations {
     pub const DISRUPTION_MODE: &str = "muster.dev/disruption-mode";
     /// The cost of evicting a pod, compared to others of the same priority: an int32, 0 by default.
     pub const PREEMPTION_COST: &str = "muster.dev/preemption-cost";
+    /// The rank of a pod among the members of its group: an index that counts instead of that of its owner.
+    pub const RANK: &str = "muster.dev/rank";
     /// Written on a member of a group when it is bound: the start of the group that the bind belongs to, and what the
     /// group's object said. Not for users.
     pub const START: &str = "muster.dev/start";
@@ -162,7 +164,7 @@ mod tests {
         use annotations::*;
         let ours =
             [GANG_MODE, GANG_SCOPE, MIN_RESOURCES, POD_GROUP, PREEMPTION_COST, REPLICA_KEY, SCHEDULING, START, SUBSET];
-        for key in ours.into_iter().chain([DISRUPTION_MODE, LATER_PODS, WORKLOAD]) {
+        for key in ours.into_iter().chain([DISRUPTION_MODE, LATER_PODS, RANK, WORKLOAD]) {
             assert_eq!(check_label_key(key), Ok(()));
             assert_eq!(key.split_once('/').map(|(group, _)| group), Some(GROUP));
         }

@@ -13,11 +13,7 @@ use crate::invalid::{FieldPath, InvalidField};
 
 /// Checks a new PodGroup's spec.
 pub fn validate_pod_group(spec: &WrittenGroup, path: &FieldPath<'_>) -> Result<Group, InvalidField> {
-    let group = spec.validate(path)?;
-    if !group.topology.is_empty() {
-        return Err(path.child("topology").invalid(&spec.topology, "is not supported yet and must be unset"));
-    }
-    Ok(group)
+    spec.validate(path)
 }
 
 /// Checks an update of a PodGroup's spec.

@@ -11,6 +11,7 @@ use crate::model::node::NodeSpec;
 use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
 use crate::model::storage::StorageObservation;
+use crate::model::topology::{GroupTopology, LEVELS_MAX};
 use crate::validation_error::ValidationError;
 
 /// The largest minimum that the API can represent.
@@ -180,13 +181,35 @@ pub(crate) fn group(spec: &GroupSpec) -> Result<(), ValidationError> {
         let reason = "a schedule timeout is greater than zero and at most a day";
         return Err(ValidationError::new(object(), "schedule_timeout_ms", timeout_ms, reason));
     }
-    for constraint in &spec.topology {
-        if constraint.key.is_empty() {
-            return Err(ValidationError::new(object(), "topology.key", "", "a topology constraint needs a label key"));
-        }
+    if let Some(constraint) = spec.topology.as_deref() {
+        topology(constraint, &object)?;
     }
     amounts(&spec.min_resources, "min_resources", &object)?;
     later_pods(spec, &object)
+}
+
+fn topology(constraint: &GroupTopology, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
+    let levels = &constraint.levels;
+    if !(1..=LEVELS_MAX).contains(&levels.len()) {
+        let reason = format!("from 1 to {LEVELS_MAX} levels");
+        return Err(ValidationError::new(object(), "topology.levels", levels.len(), reason));
+    }
+    for (index, key) in levels.iter().enumerate() {
+        if key.is_empty() || levels[..index].contains(key) {
+            let reason = "a level needs a label key of its own";
+            return Err(ValidationError::new(object(), format!("topology.levels[{index}]"), key, reason));
+        }
+    }
+    for (field, level) in [("topology.required", constraint.required), ("topology.preferred", constraint.preferred)] {
+        if let Some(level) = level.filter(|level| *level >= levels.len()) {
+            return Err(ValidationError::new(object(), field, level, "there is no such level"));
+        }
+    }
+    if let Some(preferred) = constraint.preferred.filter(|preferred| Some(*preferred) <= constraint.required) {
+        let reason = "the preferred level must be narrower than the required one";
+        return Err(ValidationError::new(object(), "topology.preferred", preferred, reason));
+    }
+    Ok(())
 }
 
 fn later_pods(spec: &GroupSpec, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
@@ -279,10 +302,11 @@ mod tests {
 
     use super::*;
     use crate::model::class::ScoringRequest;
-    use crate::model::group::{GroupKey, TopologyConstraint};
+    use crate::model::group::GroupKey;
     use crate::model::labels::{PreferredTerm, Requirement};
     use crate::model::pod::{Membership, PodName, PodRefusal, RefusalKind};
     use crate::model::port::{HostPort, Protocol};
+    use crate::model::topology::DomainChoice;
 
     fn pod_with(change: impl FnOnce(&mut ClassSpec)) -> PodSpec {
         let id = PodName { namespace: "ml".into(), name: "a-0".into(), uid: "u".into() };
@@ -410,10 +434,29 @@ mod tests {
             ),
             (
                 GroupSpec {
-                    topology: vec![TopologyConstraint { key: String::new(), required: true }],
+                    topology: GroupTopology::of([(String::new(), true)]).map(Arc::new),
                     ..GroupSpec::gang(key(), 1)
                 },
-                "topology.key",
+                "topology.levels[0]: \"\"",
+            ),
+            (
+                GroupSpec {
+                    topology: GroupTopology::of([("a".into(), true), ("a".into(), false)]).map(Arc::new),
+                    ..GroupSpec::gang(key(), 1)
+                },
+                "topology.levels[1]: \"a\"",
+            ),
+            (
+                GroupSpec {
+                    topology: Some(Arc::new(GroupTopology {
+                        levels: vec!["a".into(), "b".into()],
+                        required: Some(1),
+                        preferred: Some(0),
+                        choice: DomainChoice::default(),
+                    })),
+                    ..GroupSpec::gang(key(), 1)
+                },
+                "topology.preferred: \"0\"",
             ),
             (
                 GroupSpec { min_resources: [("cpu".to_owned(), -1)].into(), ..GroupSpec::gang(key(), 1) },

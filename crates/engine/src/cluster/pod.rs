@@ -110,6 +110,8 @@ pub(crate) struct Pod {
     pub(crate) start: Option<Arc<StartStamp>>,
     /// The StatefulSet that created it.
     pub(crate) stateful_set: Option<Arc<str>>,
+    /// Its rank among the members of its group.
+    pub(crate) rank: Option<u64>,
     /// How long it runs.
     pub(crate) lifetime: Lifetime,
     /// When it was created.

@@ -315,6 +315,7 @@ pub(super) mod tests {
             start_role: StartRole::None,
             start: None,
             stateful_set: None,
+            rank: None,
             lifetime: Lifetime::default(),
             created_ms: 0,
             schedulable_since: None,

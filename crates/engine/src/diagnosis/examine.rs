@@ -10,19 +10,24 @@ use crate::cluster::load::Load;
 use crate::cluster::node::Node;
 use crate::filter::{self, Reason, View};
 use crate::model::ids::{ClassId, NodeId};
+use crate::placement::Within;
 
-/// Why no node fits, and which came closest. Nodes that refused a bind recently are avoided.
+/// Why no node fits, of all or of a domain, and which came closest. Nodes that refused a bind recently are avoided.
 pub(crate) fn explain_no_fit(
     cluster: &Cluster,
     class: ClassId,
     priority: i32,
-    avoid: &[NodeId],
+    (avoid, within): (&[NodeId], Option<&Within>),
 ) -> (FitError, Option<Closest>) {
     let pod_class = cluster.class(class);
     let mut counts: BTreeMap<Rejection, u32> = BTreeMap::new();
     let mut nearest: Option<(i64, NodeId)> = None;
     let mut reserved_only = 0;
     for (id, node) in cluster.nodes().filter(|(_, node)| node.present) {
+        if within.is_some_and(|within| !within.contains(id)) {
+            *counts.entry(Rejection::OtherDomain).or_default() += 1;
+            continue;
+        }
         if avoid.contains(&id) {
             *counts.entry(Rejection::RefusedBind).or_default() += 1;
             continue;
@@ -47,10 +52,21 @@ pub(crate) fn explain_no_fit(
 
 /// How many pods of a class would fit in a cluster without pods, counted up to `enough`.
 pub(crate) fn room_when_empty(cluster: &Cluster, class: ClassId, enough: u64) -> u64 {
+    room_of_empty_nodes(cluster, class, enough, cluster.nodes().map(|(id, _)| id))
+}
+
+/// How many pods of a class would fit on these nodes without pods, counted up to `enough`.
+pub(crate) fn room_of_empty_nodes(
+    cluster: &Cluster,
+    class: ClassId,
+    enough: u64,
+    nodes: impl Iterator<Item = NodeId>,
+) -> u64 {
     let pod_class = cluster.class(class);
     let nothing = Load::default();
     let mut room = 0_u64;
-    for (id, node) in cluster.nodes() {
+    for id in nodes {
+        let node = cluster.node(id);
         // A node that is starting up will be ready.
         let ready = (!node.startup_taints.is_empty()).then(|| Node { assumed_ready: true, ..node.clone() });
         if filter::passes_static_filters(pod_class, ready.as_ref().unwrap_or(node)) {

@@ -258,6 +258,8 @@ pub enum Rejection {
     /// The node is reserved for a starving group.
     #[serde(rename = "Claimed")]
     Reserved,
+    /// The node is not in the topology domain that comes closest.
+    OtherDomain,
     /// The node refused the bind recently.
     RefusedBind,
 }
@@ -295,10 +297,30 @@ pub struct Shortfall {
     /// The required members fit, but not pods that their owner creates later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub later: Option<LaterGap>,
+    /// The domain that came closest, if the members have to share one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<Box<DomainGap>>,
     /// How certain this is.
     pub proof: Proof,
     /// Why there was no preemption.
     pub preemption: Preemption,
+}
+
+/// The topology domain in which the most members of a group fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainGap {
+    /// The label of which the members have to share the value.
+    pub key: String,
+    /// The values of the labels down to that one; empty if no node has them.
+    pub path: Vec<String>,
+    /// How many domains the group may use.
+    pub domains: u32,
+    /// Members that are placed decide which domain it is.
+    pub held: bool,
+    /// How many members are placed outside of it: labels have changed since.
+    pub outside: u32,
+    /// How many nodes lack one of the labels.
+    pub without_label: u32,
 }
 
 /// A resource of which there is too little for the `minResources` of a group.

@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Closest, Diagnosis, FitError, KindShortfall, LaterGap, Preemption, Proof, Rejection, ResourceGap, Shortfall,
-    Victims, Waiting,
+    Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, Preemption, Proof, Rejection, ResourceGap,
+    Shortfall, Victims, Waiting,
 };
 use crate::model::pod::RefusalKind;
 
@@ -40,6 +40,7 @@ impl Display for Rejection {
             Self::ExistingPodAntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
             Self::Features => f.write_str("node(s) didn't match Pod's required features"),
             Self::Reserved => f.write_str("node(s) were reserved for a group that has waited too long"),
+            Self::OtherDomain => f.write_str("node(s) were in another topology domain or in none"),
             Self::RefusedBind => f.write_str("node(s) refused the bind a moment ago"),
             Self::TooManyPods => f.write_str("Too many pods"),
             Self::Insufficient { resource } => write!(f, "Insufficient {resource}"),
@@ -173,6 +174,9 @@ impl Display for Shortfall {
         for kind in &self.kinds {
             write!(f, " {kind}")?;
         }
+        if let Some(domain) = &self.domain {
+            write!(f, " {domain}")?;
+        }
         if let Some(ResourceGap { resource, asked, taken, left, owed }) = &self.gap {
             let text = |amount: i64| amount_text(resource, amount);
             write!(f, " Its minResources ask for {} {resource}: ", text(*asked))?;
@@ -208,6 +212,32 @@ impl Display for Shortfall {
             }
         }
         write!(f, "{}", self.preemption)
+    }
+}
+
+impl Display for DomainGap {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { key, path, domains, held, outside, without_label } = self;
+        if path.is_empty() {
+            return write!(f, "They have to share a domain of {key}, and no node has the labels for one.");
+        }
+        let path = path.join("/");
+        if *held {
+            write!(f, "They have to be in domain {path} of {key}, where members of the group are.")?;
+        } else {
+            let plural = if *domains == 1 { "" } else { "s" };
+            write!(f, "They have to share a domain of {key}: of {domains} domain{plural}, {path} comes closest.")?;
+        }
+        match *outside {
+            0 => {}
+            1 => f.write_str(" 1 member is outside of it: the labels of nodes have changed.")?,
+            members => write!(f, " {members} members are outside of it: the labels of nodes have changed.")?,
+        }
+        match *without_label {
+            0 => Ok(()),
+            1 => f.write_str(" 1 node is in no domain, as it lacks a label."),
+            nodes => write!(f, " {nodes} nodes are in no domain, as they lack a label."),
+        }
     }
 }
 
@@ -383,6 +413,7 @@ mod tests {
             kinds: vec![kind],
             gap: None,
             later: None,
+            domain: None,
             proof: Proof::NotFound { steps: 9, alike: false },
             preemption: Preemption::NotTried,
         };

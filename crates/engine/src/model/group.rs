@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Millis;
 use super::class::ClassSpec;
+use super::topology::{GroupTopology, as_list};
 
 /// The identity of a group. Two dialects may use the same name, so the origin is part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -166,15 +167,6 @@ pub struct QueuePosition {
     pub uid: Arc<str>,
 }
 
-/// A requirement or preference that all members share one value of a node label.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TopologyConstraint {
-    /// The label's key.
-    pub key: String,
-    /// Whether it is required; otherwise it is preferred.
-    pub required: bool,
-}
-
 /// Pods of one template that their owner creates when others run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaterPods {
@@ -201,9 +193,9 @@ pub struct GroupSpec {
     /// How it may be disrupted.
     #[serde(default)]
     pub disruption_mode: DisruptionMode,
-    /// Node labels whose values the members' nodes must share.
-    #[serde(default)]
-    pub topology: Vec<TopologyConstraint>,
+    /// The topology domains that its members share.
+    #[serde(default, with = "as_list")]
+    pub topology: Option<Arc<GroupTopology>>,
     /// How long a start may take from the first bind until it is rolled back; the default if `None`.
     #[serde(default)]
     pub schedule_timeout_ms: Option<Millis>,
@@ -262,7 +254,7 @@ impl GroupSpec {
             priority: GroupPriority::LowestMember,
             preemption_policy: PreemptionPolicy::default(),
             disruption_mode: DisruptionMode::default(),
-            topology: Vec::new(),
+            topology: None,
             schedule_timeout_ms: None,
             min_resources: BTreeMap::new(),
             later: Vec::new(),

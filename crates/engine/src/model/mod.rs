@@ -17,6 +17,7 @@ pub mod resources;
 pub mod storage;
 pub mod subject;
 pub mod taint;
+pub mod topology;
 
 /// Milliseconds on the host's clock; the engine only compares and adds them.
 pub type Millis = u64;

@@ -178,6 +178,9 @@ pub struct PodSpec {
     /// The StatefulSet that created it, which may create the next pod only when this one is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stateful_set: Option<Arc<str>>,
+    /// Its rank among the members of its group, by which neighbours communicate the most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
     /// How long it runs.
     #[serde(skip_serializing_if = "Lifetime::is_unlimited")]
     pub lifetime: Lifetime,

@@ -102,8 +102,10 @@ fn domains(cluster: &Cluster, request: &PlacementRequest, lot: &Lot) -> Vec<Node
     // Spread pods may gain feasible nodes, so only room counts.
     let copies = if class.rules.spread.is_empty() { filter::copies_max } else { filter::copies_max_ignoring_inter_pod };
     let room = |domain: u32| {
-        let nodes =
-            topology_key.nodes(domain).iter().filter(|node| filter::passes_static_filters(class, cluster.node(**node)));
+        let nodes = topology_key
+            .nodes(domain)
+            .iter()
+            .filter(|node| request.may_use(lot, **node) && filter::passes_static_filters(class, cluster.node(**node)));
         nodes.fold(0_i64, |sum, node| {
             let view = filter::view(cluster, *node, request.priority);
             sum.saturating_add(copies(class, cluster.node(*node), &view))
@@ -111,7 +113,10 @@ fn domains(cluster: &Cluster, request: &PlacementRequest, lot: &Lot) -> Vec<Node
     };
     let mut domains: Vec<(i64, NodeId)> = topology_key
         .domains()
-        .filter_map(|domain| Some((room(domain), *topology_key.nodes(domain).iter().min()?)))
+        .filter_map(|domain| {
+            let nodes = topology_key.nodes(domain).iter().filter(|node| request.may_use(lot, **node));
+            Some((room(domain), *nodes.min()?))
+        })
         .filter(|(room, _)| *room >= needed)
         .collect();
     domains.sort_unstable();

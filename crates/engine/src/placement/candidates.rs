@@ -164,6 +164,16 @@ impl Candidates {
         slots.map(|(slot, _)| NodeId(slot as u32))
     }
 
+    /// Whether a node passes the static filters.
+    pub(crate) fn is_statically_feasible(&self, node: NodeId) -> bool {
+        self.nodes.get(node.slot()).is_some_and(|candidate| candidate.passes_static_filters)
+    }
+
+    /// Whether the total score of a node changes only with the node, or with the ranges that scores are normalized by.
+    pub(crate) fn ranks_by_node(&self) -> bool {
+        matches!(self.ranking, Ranking::Independent(_))
+    }
+
     pub(crate) fn serves(&self, class: ClassId, priority: i32) -> bool {
         self.class == class && self.priority == priority
     }

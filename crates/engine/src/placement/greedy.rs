@@ -86,8 +86,12 @@ fn place_lot(
     to: usize,
 ) -> usize {
     for index in from..to {
-        let candidates = cache.candidates(transaction.cluster(), lot.class, request.priority);
-        let Some(node) = candidates.best_except(&lot.avoid) else { return index - from };
+        let (cluster, shape) = (transaction.cluster(), (lot.class, request.priority));
+        let best = match &request.within {
+            Some(within) => cache.best_within(cluster, shape, within, &lot.avoid),
+            None => cache.candidates(cluster, shape.0, shape.1).best_except(&lot.avoid),
+        };
+        let Some(node) = best else { return index - from };
         lot.place(index, node, transaction);
     }
     to.saturating_sub(from)

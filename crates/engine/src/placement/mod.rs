@@ -2,7 +2,8 @@
 //!
 //! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, `bounds`
 //! proves that there cannot be enough room, and `search` looks further for groups of different pods within a limit of
-//! steps. The result is one of three: placed, impossible, or not found within the limit.
+//! steps. The result is one of three: placed, impossible, or not found within the limit. For a group with a topology
+//! constraint, `domains` chooses the domains to keep to.
 //!
 //! For pods with equal requirements (`requirements`) the first greedy pass is exact: what fits on one node does not
 //! depend on the others, so it places as many as possible. With inter-pod terms, `affinity_placement` tells whether
@@ -13,6 +14,7 @@ mod bounds;
 pub(crate) mod cache;
 mod candidate;
 mod candidates;
+pub(crate) mod domains;
 mod greedy;
 mod independent_ranking;
 mod node_equivalence;
@@ -20,12 +22,14 @@ mod request;
 mod requirements;
 mod search;
 mod tournament;
+mod within;
 
 use crate::cluster::transaction::Transaction;
 use crate::model::ids::ClassId;
 pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
-pub(crate) use request::{Lot, PlacementRequest, Verdict};
+pub(crate) use request::{Lot, PlacementRequest, TopologyRequest, Verdict};
+pub(crate) use within::Within;
 
 /// Places at least the minimums and all other pods that fit. Without minimums the caller checks whether anything was
 /// placed; if nothing was, nothing can be.
@@ -38,6 +42,19 @@ pub(crate) fn place(
     if request.has_too_few_pods() {
         return Verdict::Impossible;
     }
+    if request.topology.is_some() {
+        return domains::place(transaction, cache, request, steps_max);
+    }
+    place_freely(transaction, cache, request, steps_max)
+}
+
+/// The same without regard to a topology constraint.
+fn place_freely(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    steps_max: u64,
+) -> Verdict {
     let order = bounds::hardest_first(transaction, cache, request);
     if greedy::place(transaction, cache, request, &order)
         || affinity_placement::place_in_one_domain(transaction, cache, request, &order)
@@ -83,5 +100,5 @@ pub(crate) fn room_for(
     priority: i32,
     enough: i64,
 ) -> i64 {
-    bounds::room_for(transaction.cluster(), cache, class, priority, &[], enough)
+    bounds::room_for(transaction.cluster(), cache, class, priority, (&[], None), enough)
 }

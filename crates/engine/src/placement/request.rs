@@ -1,7 +1,11 @@
 //! What is to be placed together, and the result.
 
+use std::sync::Arc;
+
+use super::within::Within;
 use crate::cluster::transaction::Transaction;
 use crate::model::ids::{ClassId, NodeId, PodId};
+use crate::model::topology::GroupTopology;
 
 /// Pods of one class and subset in one request.
 #[derive(Clone, Debug)]
@@ -30,6 +34,14 @@ impl Lot {
     }
 }
 
+/// The topology domains that the pods of a request have to share.
+#[derive(Clone, Debug)]
+pub(crate) struct TopologyRequest {
+    pub(crate) wanted: Arc<GroupTopology>,
+    /// The nodes of the members that are placed already, one entry for each member.
+    pub(crate) held: Vec<NodeId>,
+}
+
 /// A request to place pods together.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacementRequest {
@@ -38,12 +50,26 @@ pub(crate) struct PlacementRequest {
     pub(crate) needs: Vec<u32>,
     /// The priority of the pod or group.
     pub(crate) priority: i32,
+    /// The domains to share, if there is a constraint.
+    pub(crate) topology: Option<Arc<TopologyRequest>>,
+    /// The domain to keep to, if one is chosen.
+    pub(crate) within: Option<Within>,
 }
 
 impl PlacementRequest {
     /// Whether all pods are of one class and no nodes are avoided, so that the first greedy pass is exact.
     pub(crate) fn has_one_class(&self) -> bool {
         self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.has_avoided_nodes()
+    }
+
+    /// Whether all pods have to be in one domain.
+    pub(crate) fn needs_one_domain(&self) -> bool {
+        self.topology.as_ref().is_some_and(|topology| topology.wanted.required.is_some())
+    }
+
+    /// Whether a node may be used.
+    pub(super) fn may_use(&self, lot: &Lot, node: NodeId) -> bool {
+        !lot.avoid.contains(&node) && self.within.as_ref().is_none_or(|within| within.contains(node))
     }
 
     /// Whether some nodes are avoided: then a negative result proves nothing.

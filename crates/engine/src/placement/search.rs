@@ -43,8 +43,11 @@ pub(super) fn search(
         .lots
         .iter()
         .map(|lot| {
-            let candidates = cache.candidates(transaction.cluster(), lot.class, request.priority);
-            candidates.statically_feasible_nodes().filter(|node| !lot.avoid.contains(node)).collect()
+            let within = request.within.as_ref();
+            let nodes = bounds::feasible_nodes(transaction.cluster(), cache, lot.class, request.priority, within);
+            let mut nodes: Vec<NodeId> = nodes.filter(|node| !lot.avoid.contains(node)).collect();
+            nodes.sort_unstable();
+            nodes
         })
         .collect();
     let mut resources: Vec<ResourceId> = request

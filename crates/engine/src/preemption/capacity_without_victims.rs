@@ -14,6 +14,7 @@ use crate::cluster::class::PodClass;
 use crate::cluster::load::Load;
 use crate::filter::{self, View};
 use crate::model::ids::{ClassId, NodeId, PodId, ResourceId};
+use crate::placement::Within;
 use crate::placement::cache::Cache;
 
 /// Marks a node that is not in the list.
@@ -60,7 +61,13 @@ pub(crate) struct CapacityWithoutVictims<'a> {
 
 impl<'a> CapacityWithoutVictims<'a> {
     /// The current capacity for pods of this class and priority, of which `need` must fit.
-    pub(crate) fn new(cluster: &'a Cluster, cache: &mut Cache, class: ClassId, priority: i32, need: u64) -> Self {
+    pub(crate) fn new(
+        cluster: &'a Cluster,
+        cache: &mut Cache,
+        (class, priority): (ClassId, i32),
+        within: Option<&Within>,
+        need: u64,
+    ) -> Self {
         let mut classes = Vec::new();
         for (id, pod) in cluster.pods() {
             classes.resize(id.slot(), class);
@@ -75,7 +82,9 @@ impl<'a> CapacityWithoutVictims<'a> {
             total: 0,
             need: i64::try_from(need).unwrap_or(i64::MAX),
         };
-        for node in cache.candidates(cluster, class, priority).statically_feasible_nodes() {
+        let candidates = cache.candidates(cluster, class, priority);
+        let may_use = |node: &NodeId| within.is_none_or(|within| within.contains(*node));
+        for node in candidates.statically_feasible_nodes().filter(may_use) {
             let view = filter::view(cluster, node, priority);
             let copies = filter::copies_max(capacity.class, cluster.node(node), &view);
             capacity.indices[node.slot()] = capacity.nodes.len() as u32;

@@ -9,8 +9,10 @@
 //! the least cost of any plan, which usually proves a plan optimal at once. Where it does not, `kep_5710` runs the
 //! algorithm of KEP-5710, `mixed` places groups of different pods, and `shrink` removes unnecessary victims, or
 //! enumerates all sets if there are few. The cheapest result wins, so a plan never costs more than that of KEP-5710.
+//! `by_domain` compares the plans for the topology domains that a group may be in.
 
 mod budgets;
+mod by_domain;
 mod capacity_without_victims;
 mod cost;
 mod declared_costs;
@@ -28,8 +30,8 @@ mod victim_candidates;
 mod victim_unit;
 
 use crate::cluster::transaction::Transaction;
-use crate::placement::PlacementRequest;
 use crate::placement::cache::Cache;
+use crate::placement::{self, PlacementRequest};
 pub use cost::Cost;
 use cost::{CostModel, Loss};
 pub(crate) use node::for_pod;
@@ -69,7 +71,24 @@ pub(crate) fn for_group(
     let below = if request.needs_total() == 0 { limits.below } else { request.priority };
     let candidates = victim_candidates::candidates_below(transaction.cluster(), below, rules);
     let VictimCandidates { units, withheld } = candidates;
-    match plan_with(transaction, cache, request, (&units, withheld), rules, limits) {
+    let Some(domains) = placement::domains::required(transaction.cluster(), cache, request) else {
+        return plan_among(transaction, cache, request, (&units, withheld), rules, limits);
+    };
+    by_domain::cheapest(request, &units, domains, |request, units| {
+        plan_among(transaction, cache, request, (units, withheld), rules, limits)
+    })
+}
+
+/// Plans with these possible victims, or with those of them that the group is not attracted to.
+fn plan_among(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    (units, withheld): (&[VictimUnit], Option<NoPlan>),
+    rules: VictimRules,
+    limits: Limits,
+) -> Result<Plan, NoPlan> {
+    match plan_with(transaction, cache, request, (units, withheld), rules, limits) {
         // Without the pods that its members have affinity to it may fit nowhere.
         Err(why @ (NoPlan::NotEnough | NoPlan::NotFound)) => {
             let cluster = transaction.cluster();

@@ -191,7 +191,8 @@ impl Planner<'_, '_> {
 /// The capacity for the minimums of a request for identical pods.
 fn capacity_for<'c>(cluster: &'c Cluster, cache: &mut Cache, request: &PlacementRequest) -> CapacityWithoutVictims<'c> {
     let class = request.lots[0].class;
-    CapacityWithoutVictims::new(cluster, cache, class, request.priority, request.needs_total())
+    let shape = (class, request.priority);
+    CapacityWithoutVictims::new(cluster, cache, shape, request.within.as_ref(), request.needs_total())
 }
 
 /// Whether capacity adds up over nodes: identical pods without required inter-pod terms.

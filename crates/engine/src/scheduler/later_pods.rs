@@ -65,7 +65,8 @@ impl Stage {
 
     /// The pods of the stage alone.
     pub(super) fn request(&self, priority: i32) -> PlacementRequest {
-        self.added_to(&PlacementRequest { lots: Vec::new(), needs: Vec::new(), priority })
+        let none = (Vec::new(), Vec::new());
+        self.added_to(&PlacementRequest { lots: none.0, needs: none.1, priority, topology: None, within: None })
     }
 
     /// Finds room for all of them beside what is placed already.

@@ -240,6 +240,7 @@ impl Engine {
             start_role: StartRole::None,
             start: None,
             stateful_set: spec.stateful_set.clone(),
+            rank: spec.rank,
             lifetime: spec.lifetime,
             created_ms: spec.created_ms,
             schedulable_since: (!spec.gated && spec.refused.is_none()).then_some(spec.created_ms),

@@ -26,7 +26,7 @@ use crate::model::group::{GroupPriority, PreemptionPolicy};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId, TopologyKeyId};
 use crate::model::pod::PodName;
 use crate::model::subject::Subject;
-use crate::placement::PlacementRequest;
+use crate::placement::{self, PlacementRequest};
 use crate::preemption::{self, Limits, NoPlan, Plan, PlanSummary, VictimRules};
 use crate::queue::backoff::pause_ms;
 use crate::queue::{Entity, PodShape, QueueState};
@@ -52,7 +52,7 @@ impl Engine {
                 if let Some((_, stage)) = self.further_stage_gap(id, &request) {
                     self.release(stage);
                     Err(NoPlan::LaterPods)
-                } else if self.config.preemption.delayed {
+                } else if self.config.preemption.delayed || request.needs_one_domain() {
                     let later = self.later_beside(id);
                     let plan = self.plan_for_group(id, &request, later.as_ref());
                     if let Some(later) = later {
@@ -108,7 +108,8 @@ impl Engine {
         self.may_preempt(self.group_never_preempts(id))?;
         let is_surplus = self.cluster.group(id).is_gang() && request.needs_total() == 0;
         let is_beyond = is_surplus && !self.config.preemption.beyond_minimum;
-        if !self.config.preemption.delayed {
+        // A pod that preempts for itself does not know the domain.
+        if !self.config.preemption.delayed && !request.needs_one_domain() {
             return if is_beyond { Err(Preemption::BeyondMinimum) } else { self.preempt_per_pod(id, request) };
         }
         let places = self.planned_places(id, request, later);
@@ -122,7 +123,9 @@ impl Engine {
             return Err(Preemption::BeyondMinimum);
         }
         self.check_preemption_delay(entity)?;
-        let shape = request.lots.first().map(|lot| (lot.class, request.priority)).filter(|_| request.has_one_class());
+        // Whether there is a plan depends on the domains as well.
+        let is_general = request.has_one_class() && !request.needs_one_domain();
+        let shape = request.lots.first().map(|lot| (lot.class, request.priority)).filter(|_| is_general);
         let needed = request.needs_total().max(1);
         if let Some(why) = shape.and_then(|shape| self.unschedulable.no_plan(&self.cluster, shape, needed)) {
             return Err(preemption_result(why));
@@ -217,7 +220,7 @@ impl Engine {
     }
 
     /// The nominated nodes of a group, if they are enough for what it needs.
-    fn nominated_places(&self, request: &PlacementRequest) -> Places {
+    fn nominated_places(&mut self, request: &PlacementRequest) -> Places {
         let mut missing = request.needs.clone();
         let mut places = Places::new();
         for lot in &request.lots {
@@ -231,11 +234,16 @@ impl Engine {
         if missing.iter().any(|missing| *missing > 0) {
             places.clear();
         }
+        // Labels may have changed since.
+        let nodes = places.iter().map(|(_, node)| *node);
+        if !placement::domains::allows(&self.cluster, &mut self.cache, request, nodes) {
+            places.clear();
+        }
         places
     }
 
     /// The places of a group's plan, with those that are kept for its later pods; none if the plan is not whole.
-    fn planned_places(&self, id: GroupId, request: &PlacementRequest, later: Option<&Stage>) -> Places {
+    fn planned_places(&mut self, id: GroupId, request: &PlacementRequest, later: Option<&Stage>) -> Places {
         let mut places = self.nominated_places(request);
         let Some(later) = later.filter(|_| !places.is_empty()) else { return places };
         let Some(of_later) = self.places_of_later(id, later) else { return Places::new() };

@@ -272,9 +272,6 @@ fn repair_not_before(group: &Group) -> Millis {
 /// A field of the group that is not supported yet, and its value.
 fn unsupported(group: &Group) -> Option<(String, String)> {
     let spec = group.definition.current()?;
-    if let Some(constraint) = spec.topology.first() {
-        return Some(("topology".to_owned(), constraint.key.clone()));
-    }
     let parent = spec.parent.as_ref()?;
     Some(("parent".to_owned(), parent.to_string()))
 }

@@ -39,7 +39,11 @@ impl Engine {
 
     fn handle_event(&mut self, event: ClusterEvent) {
         match event {
-            ClusterEvent::NodeChanged(node) | ClusterEvent::NominationCleared(node) => self.activate_for_node(node),
+            ClusterEvent::NodeChanged(node) => {
+                self.activate_for_node(node);
+                self.activate_for_domain_of_members(node);
+            }
+            ClusterEvent::NominationCleared(node) => self.activate_for_node(node),
             ClusterEvent::NodeDeleted(node) => {
                 self.recheck_plans_on(node);
                 self.activate_for_domains();
@@ -111,6 +115,19 @@ impl Engine {
         // Reserved nodes are not visible to other shapes, so the owner of the reservation is activated directly.
         if let Some(reservation) = self.reservation.as_ref().filter(|_| reserved) {
             self.queue.activate_parked(Entity::Group(reservation.group), self.now);
+        }
+    }
+
+    /// A node may have moved to another topology domain: activates the groups that have to be where their members on it
+    /// are.
+    fn activate_for_domain_of_members(&mut self, node: NodeId) {
+        let Some(node) = self.cluster.node_if_any(node) else { return };
+        let groups: BTreeSet<GroupId> = node.pods.iter().filter_map(|pod| self.cluster.pod(*pod).group).collect();
+        for id in groups {
+            let spec = self.cluster.group(id).definition.current();
+            if spec.is_some_and(|spec| spec.topology.is_some()) {
+                self.queue.activate_parked(Entity::Group(id), self.now);
+            }
         }
     }
 

@@ -5,10 +5,12 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::later_pods::Stage;
 use super::{Engine, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
+use crate::cluster::group::Exclusion;
 use crate::cluster::pod::{Awaited, Counted, StartRole};
 use crate::cluster::transaction::Transaction;
 use crate::command::Command;
@@ -17,7 +19,7 @@ use crate::model::Millis;
 use crate::model::group::Policy;
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::placement::cache::Cache;
-use crate::placement::{self, Lot, PlacementRequest, Verdict};
+use crate::placement::{self, Lot, PlacementRequest, TopologyRequest, Verdict};
 use crate::queue::backoff::{doubled, pause_ms};
 use crate::queue::{Entity, PodShape, QueueState};
 
@@ -307,7 +309,26 @@ impl Engine {
                 Lot { class, subset, pods, expected: 0, avoid }
             })
             .collect();
-        PlacementRequest { lots, needs: group.needs(), priority: self.cluster.group_priority(id) }
+        PlacementRequest {
+            lots,
+            needs: group.needs(),
+            priority: self.cluster.group_priority(id),
+            topology: self.topology_request(id),
+            within: None,
+        }
+    }
+
+    /// The topology domains that the waiting members of a group have to share with those that are placed.
+    fn topology_request(&self, id: GroupId) -> Option<Arc<TopologyRequest>> {
+        let group = self.cluster.group(id);
+        let wanted = group.definition.current()?.topology.clone()?;
+        let stays = |pod: &PodId| {
+            let member = self.cluster.pod(*pod);
+            !member.is_leaving() && group.excluded.get(pod) != Some(&Exclusion::Former)
+        };
+        let placed = group.members.iter().map(|(_, pod)| *pod).filter(stays);
+        let held = placed.filter_map(|pod| self.cluster.pod(pod).state.node()).collect();
+        Some(Arc::new(TopologyRequest { wanted, held }))
     }
 
     pub(super) fn steps_max(&self, entity: Entity) -> u64 {

@@ -12,11 +12,13 @@ use super::scheduling_cycle::view_for_group;
 use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
 use crate::command::MemberVerdict;
-use crate::diagnosis::{Closest, Diagnosis, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine};
+use crate::diagnosis::{
+    Closest, Diagnosis, DomainGap, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine,
+};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::placement::cache::Cache;
-use crate::placement::{self, PlacementRequest, Verdict};
+use crate::placement::{self, PlacementRequest, Verdict, Within};
 use crate::preemption::NoPlan;
 use crate::queue::PodShape;
 
@@ -108,7 +110,7 @@ impl Engine {
         let known =
             self.unschedulable.get(&self.cluster, shape).filter(|failure| cacheable && failure.room == 0).cloned();
         let failure = known.unwrap_or_else(|| {
-            let (fit, closest) = examine::explain_no_fit(&self.cluster, class, priority, avoid);
+            let (fit, closest) = examine::explain_no_fit(&self.cluster, class, priority, (avoid, None));
             let room_when_empty = examine::room_when_empty(&self.cluster, class, u64::MAX);
             CachedFailure { room: 0, room_if_not_reserved: None, room_when_empty, fit, closest }
         });
@@ -131,7 +133,9 @@ impl Engine {
         let is_nominated =
             request.lots.iter().flat_map(|lot| &lot.pods).any(|pod| self.cluster.pod(*pod).nominated.is_some());
         // With affinity to each other, how many fit depends on where the first is placed.
+        // How many fit into one domain is another question.
         if !request.has_one_class()
+            || request.needs_one_domain()
             || is_nominated
             || placement::may_gain_feasible_nodes(&self.cluster, class)
             || !self.set_aside_for(id).is_empty()
@@ -150,13 +154,16 @@ impl Engine {
         verdict: Verdict,
         preemption: Preemption,
     ) -> GroupFailure {
+        let domain = self.closest_domain(id, request);
+        let within = domain.as_ref().and_then(|(_, within)| within.clone());
         let Evaluation { fits, fits_if_not_reserved, kinds } = match self.cached_failure(id, request) {
             Some(failure) => shortfall_from_cache(&self.cluster, id, request, failure),
-            None => self.evaluate_group(id, request),
+            None if domain.is_some() && within.is_none() => Evaluation::nothing_fits(request),
+            None => self.evaluate_group(id, &PlacementRequest { within, ..request.clone() }),
         };
         let needed = request.needs_total().max(1);
         let known = self.cached_failure(id, request).map(|failure| failure.room_when_empty < needed);
-        let never = known.unwrap_or_else(|| never_fits(&self.cluster, request));
+        let never = known.unwrap_or_else(|| self.never_fits(request));
         let mut members = Vec::new();
         let too_large = too_large(&self.cluster, request);
         let cannot_help = needs_one_of(request, &too_large);
@@ -188,16 +195,45 @@ impl Engine {
             kinds,
             gap: None,
             later: None,
+            domain: domain.map(|(gap, _)| Box::new(gap)),
             proof,
             preemption,
         };
         GroupFailure { shortfall, members }
     }
 
+    /// The domain in which the most members of a group fit, if they have to share one.
+    fn closest_domain(&mut self, id: GroupId, request: &PlacementRequest) -> Option<(DomainGap, Option<Within>)> {
+        let wanted = &request.topology.as_ref()?.wanted;
+        let key = wanted.levels[wanted.required?].clone();
+        let aside = self.set_aside_for(id);
+        let transaction = view_for_group(&mut self.cluster, request, &aside);
+        let closest = placement::domains::closest(transaction.cluster(), &mut self.cache, request)?;
+        let path = |within: &Within| within.tree.path(within.domain).iter().map(ToString::to_string).collect();
+        let gap = DomainGap {
+            key,
+            path: closest.within.as_ref().map_or_else(Vec::new, path),
+            domains: closest.domains as u32,
+            held: closest.held,
+            outside: closest.outside as u32,
+            without_label: closest.without_label as u32,
+        };
+        Some((gap, closest.within))
+    }
+
+    /// Whether a cluster without any pods could not meet the minimum, in none of its domains if there has to be one.
+    fn never_fits(&mut self, request: &PlacementRequest) -> bool {
+        let cluster = &self.cluster;
+        match placement::domains::required(cluster, &mut self.cache, request) {
+            Some(domains) => domains.iter().all(|within| never_fits_on(cluster, request, within.nodes())),
+            None => never_fits_on(cluster, request, &cluster.nodes().map(|(id, _)| id).collect::<Vec<_>>()),
+        }
+    }
+
     /// Places as many members as possible: how many of each lot fit, and what rejects the others after that.
     fn evaluate_group(&mut self, id: GroupId, request: &PlacementRequest) -> Evaluation {
         let (aside, reserved_for_others) = (self.set_aside_for(id), self.reserved_for_others(id));
-        let cacheable = request.has_one_class() && aside.is_empty();
+        let cacheable = request.has_one_class() && aside.is_empty() && !request.needs_one_domain();
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         let cacheable = cacheable && transaction.is_unchanged();
         let order = placement::place_what_fits(&mut transaction, &mut self.cache, request);
@@ -209,7 +245,8 @@ impl Engine {
         let refused =
             order.iter().map(|at| (&request.lots[*at], fits[*at])).filter(|(lot, fits)| lot.pods.len() > *fits);
         for (lot, fits) in refused.take(KINDS_MAX) {
-            let (fit, closest) = examine::explain_no_fit(cluster, lot.class, request.priority, &lot.avoid);
+            let (fit, closest) =
+                examine::explain_no_fit(cluster, lot.class, request.priority, (&lot.avoid, request.within.as_ref()));
             let subset = group.rules[lot.subset].name.clone();
             kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });
         }
@@ -238,6 +275,13 @@ struct Evaluation {
     fits_if_not_reserved: Vec<usize>,
     /// What rejects the others.
     kinds: Vec<KindShortfall>,
+}
+
+impl Evaluation {
+    fn nothing_fits(request: &PlacementRequest) -> Self {
+        let none = vec![0; request.lots.len()];
+        Self { fits: none.clone(), fits_if_not_reserved: none, kinds: Vec::new() }
+    }
 }
 
 /// How many more pods of each lot would fit if these nodes were not reserved.
@@ -309,20 +353,21 @@ fn needs_one_of(request: &PlacementRequest, lots: &[bool]) -> bool {
     others.iter().zip(&request.needs).any(|(others, need)| *others < *need as usize)
 }
 
-/// Whether a cluster without any pods could not meet the minimum, judged lot by lot.
-fn never_fits(cluster: &Cluster, request: &PlacementRequest) -> bool {
+/// Whether these nodes without any pods could not meet the minimum, judged lot by lot.
+fn never_fits_on(cluster: &Cluster, request: &PlacementRequest, nodes: &[NodeId]) -> bool {
+    let room = |class, enough| examine::room_of_empty_nodes(cluster, class, enough, nodes.iter().copied());
     let needed = request.needs_total();
     if needed == 0 {
-        return request.lots.iter().all(|lot| examine::room_when_empty(cluster, lot.class, 1) == 0);
+        return request.lots.iter().all(|lot| room(lot.class, 1) == 0);
     }
     if request.has_one_class() {
         let class = request.lots.first().map(|lot| lot.class);
-        return class.is_some_and(|class| examine::room_when_empty(cluster, class, needed) < needed);
+        return class.is_some_and(|class| room(class, needed) < needed);
     }
     let mut reachable = vec![0; request.needs.len()];
     for lot in &request.lots {
         let pods = lot.pods.len() as u64;
-        reachable[lot.subset] += examine::room_when_empty(cluster, lot.class, pods).min(pods);
+        reachable[lot.subset] += room(lot.class, pods).min(pods);
     }
     reachable.iter().zip(&request.needs).any(|(room, need)| *room < u64::from(*need))
 }

@@ -4,6 +4,8 @@
 //! CPU and memory use default requests for containers without one, so that pods without requests do not all go to one
 //! node.
 
+use smallvec::SmallVec;
+
 use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
 use crate::config::{ShapePoint, Strategy, Weighted};
@@ -53,14 +55,51 @@ impl Fit {
     }
 }
 
+impl Fit {
+    /// What is allocated on a node of each scored resource, and its capacity.
+    pub(super) fn allocated(&self, node: &Node) -> SmallVec<[(i64, i64); 2]> {
+        let of = |resource: ResourceId| (allocated(node, resource), node.allocatable.get(resource));
+        self.resources.iter().map(|(resource, _)| of(*resource)).collect()
+    }
+
+    /// The allocated share of several nodes together with these pods, in percent. A resource other than CPU and memory
+    /// counts only if a pod requests it. As in kube-scheduler, this does not depend on the strategy for nodes.
+    pub(super) fn allocated_share(&self, usage: &[(i64, i64)], pods: &[(&PodClass, i64)]) -> i64 {
+        let (mut sum, mut weights) = (0, 0);
+        for ((resource, weight), (allocated, capacity)) in self.resources.iter().zip(usage) {
+            let requested = pods.iter().map(|(class, pods)| requested_by(class, *resource).saturating_mul(*pods));
+            let requested: i64 = requested.fold(0, i64::saturating_add);
+            if *capacity == 0 || (requested == 0 && is_scalar(*resource)) {
+                continue;
+            }
+            let share = i128::from(allocated.saturating_add(requested).min(*capacity)) * i128::from(SCORE_MAX);
+            sum += weight * (share / i128::from(*capacity)) as i64;
+            weights += weight;
+        }
+        if weights == 0 { 0 } else { sum / weights }
+    }
+}
+
+fn allocated(node: &Node, resource: ResourceId) -> i64 {
+    match resource {
+        CPU => node.load.scoring_cpu_milli,
+        MEMORY => node.load.scoring_memory_bytes,
+        _ => node.load.used.get(resource),
+    }
+}
+
+fn requested_by(class: &PodClass, resource: ResourceId) -> i64 {
+    match resource {
+        CPU => class.spec.scoring_cpu_milli,
+        MEMORY => class.spec.scoring_memory_bytes,
+        _ => class.requests.get(resource),
+    }
+}
+
 /// The requested amount including this pod, and the capacity; `None` if the resource does not count.
 fn requested(class: &PodClass, node: &Node, resource: ResourceId) -> Option<(i64, i64)> {
     let capacity = node.allocatable.get(resource);
-    let (allocated, request) = match resource {
-        CPU => (node.load.scoring_cpu_milli, class.spec.scoring_cpu_milli),
-        MEMORY => (node.load.scoring_memory_bytes, class.spec.scoring_memory_bytes),
-        _ => (node.load.used.get(resource), class.requests.get(resource)),
-    };
+    let (allocated, request) = (allocated(node, resource), requested_by(class, resource));
     if capacity == 0 || (request == 0 && is_scalar(resource)) {
         return None;
     }

@@ -12,6 +12,7 @@ mod taints;
 pub(crate) mod topology_spread;
 
 use inter_pod_affinity::Span;
+use smallvec::SmallVec;
 
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
@@ -97,6 +98,16 @@ impl Scorer {
                 * inter_pod_affinity::normalized(inter_pod.affinity, range.inter_pod_affinity)
             + self.weight_spread
                 * range.spread.as_ref().map_or(0, |scale| topology_spread::normalized(inter_pod.spread, scale))
+    }
+
+    /// What is allocated on a node of each resource of the fit score, and its capacity.
+    pub(crate) fn allocated(&self, node: &Node) -> SmallVec<[(i64, i64); 2]> {
+        self.fit.allocated(node)
+    }
+
+    /// The allocated share of several nodes together with these pods, in percent.
+    pub(crate) fn allocated_share(&self, usage: &[(i64, i64)], pods: &[(&PodClass, i64)]) -> i64 {
+        self.fit.allocated_share(usage, pods)
     }
 
     /// Each weighted score; the sum decides.

@@ -12,6 +12,7 @@ use muster_engine::model::pod::{Phase, PodName, PodSpec};
 use muster_engine::model::taint::Effect;
 use muster_engine::{Command, Diagnosis, Engine, NodeView, Subject};
 
+use crate::domain_checker;
 use crate::fake_cluster::FakeCluster;
 use crate::gang_history::{is_live, is_member};
 use crate::inter_pod_checker;
@@ -42,6 +43,7 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
             check_bind_has_room(fake, &pod.uid, node);
             // The node may have changed since a bind was sent first.
             if !is_bind_retry(fake, &pod.uid) {
+                domain_checker::check_domain_of_bind(fake, &pod.uid, node);
                 fake.check_volumes_are_bound(&fake.pods[&pod.uid], node);
             }
         }
@@ -386,7 +388,14 @@ fn check_has_no_room(fake: &FakeCluster, pod: &PodSpec) {
         return;
     }
     let needed = (shortfall.minimum.saturating_sub(shortfall.held) as usize).max(1);
-    assert!(room(&pod.class) < needed, "group {} is pending, and there is room: {shortfall:?}", membership.group);
+    let topology = group.spec().and_then(|spec| spec.topology.as_deref());
+    let room = match topology.and_then(|topology| Some((topology, topology.required?))) {
+        Some((topology, level)) => {
+            domain_checker::room(fake, &membership.group, topology, level, |node| copies(fake, node, &pod.class))
+        }
+        None => room(&pod.class),
+    };
+    assert!(room < needed, "group {} is pending, and there is room: {shortfall:?}", membership.group);
 }
 
 /// The missing resources of a group are really missing, computed from the pods. Its members are placed on free

@@ -228,18 +228,18 @@ fn gang_of_a_thousand_takes_one_decision() {
 
 #[test]
 fn unsupported_field_is_refused_by_name() {
-    use muster_engine::model::group::{GroupSpec, TopologyConstraint};
+    use muster_engine::model::group::GroupSpec;
     let mut fake = FakeCluster::new();
     fake.node("n0", 4);
-    let topology = vec![TopologyConstraint { key: "rack".into(), required: true }];
-    fake.put_group(GroupSpec { topology, ..GroupSpec::gang(crate::fake_cluster::key("g"), 1) });
+    let parent = Some(crate::fake_cluster::key("above"));
+    fake.put_group(GroupSpec { parent, ..GroupSpec::gang(crate::fake_cluster::key("g"), 1) });
     fake.pod("a", "g", 1);
     fake.advance(6_000);
     assert_eq!(fake.bound_count("a"), 0);
     assert_eq!(fake.reasons("g"), ["Unsupported"]);
     assert_eq!(
         fake.group_diagnosis("g").to_string(),
-        "The group's topology (rack) is not supported yet; without it the group would be tried."
+        "The group's parent (ns/above) is not supported yet; without it the group would be tried."
     );
 }
 

@@ -6,7 +6,6 @@ use muster_engine::model::budget::BudgetSpec;
 use muster_engine::model::class::{ClassSpec, ScoringRequest};
 use muster_engine::model::group::{
     DegradedPolicy, DisruptionMode, GroupKey, GroupPriority, GroupSpec, Policy, QueuePosition, RecordedStart, Subset,
-    TopologyConstraint,
 };
 use muster_engine::model::inter_pod::{
     InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, Spread, SpreadTerm,
@@ -22,6 +21,7 @@ use muster_engine::model::storage::{
     StorageClassSpec, StorageObservation, StorageWriteOutcome, VolumeKind, VolumeSpec, VolumeTopology,
 };
 use muster_engine::model::taint::{Effect, Taint, Toleration};
+use muster_engine::model::topology::GroupTopology;
 use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Engine, Observation, invariants};
 
 use muster_oracle::random::Random;
@@ -191,7 +191,7 @@ impl Fool {
                 Some(QueuePosition { created_ms: self.0.draw() >> self.0.below(64), uid: self.word().into() });
         }
         if self.0.chance(5) {
-            spec.topology = vec![TopologyConstraint { key: self.word(), required: true }];
+            spec.topology = GroupTopology::of([(self.word(), true), (self.word(), false)]).map(Arc::new);
         }
         spec
     }
@@ -218,6 +218,7 @@ impl Fool {
         let membership =
             self.0.chance(60).then(|| Membership { group: self.group_key(), subset: self.word(), attempt });
         PodSpec {
+            rank: self.0.chance(20).then(|| self.0.draw()),
             id: self.name(),
             class: Arc::new(self.class()),
             priority: self.0.below(3) as i32,

@@ -82,9 +82,6 @@ fn reference(name: &str, subset: Option<&str>) -> Result<Reference, InvalidField
 
 fn parse(object: &PodGroup) -> Result<ParsedGroup, GroupError> {
     let path = FieldPath::Root("spec");
-    if let Some(first) = object.spec.topology.first() {
-        return Err(GroupError::unsupported("spec.topology[0].key", &first.key));
-    }
     let written = validate_pod_group(&object.spec, &path)?;
     let mut group = ParsedGroup::of(&written, &path)?;
     if matches!(written.policy, Policy::Gang { .. } | Policy::Subsets(_)) {

@@ -4,13 +4,16 @@
 //! Objects are converted to the internal form of `muster_api::native` when they are read. The versions show the same
 //! objects, so only one of them is read.
 
+use std::sync::Arc;
+
 use kube::core::ApiResource;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::native::NativeVersion;
 use muster_api::native::pod_group::PodGroupSpec;
-use muster_api::native::policy::SchedulingPolicy;
+use muster_api::native::policy::{SchedulingConstraints, SchedulingPolicy};
 use muster_api::wire::Pod;
 use muster_engine::model::group::{DisruptionMode, Policy, PreemptionPolicy};
+use muster_engine::model::topology::{DomainChoice, GroupTopology};
 
 use super::group_error::GroupError;
 use super::group_object::GroupObject;
@@ -82,6 +85,7 @@ fn group(spec: &PodGroupSpec, version: NativeVersion) -> ParsedGroup {
             _ => PreemptionPolicy::LowerPriority,
         }),
         disruption_mode: if all { DisruptionMode::Group } else { DisruptionMode::Pod },
+        topology: topology(spec.scheduling_constraints.as_ref()),
         ..ParsedGroup::with_policy(policy(&spec.scheduling_policy), WithoutClass::Default)
     }
 }
@@ -94,13 +98,17 @@ pub(super) fn policy(policy: &SchedulingPolicy) -> Policy {
     }
 }
 
-/// Rejects composite groups, topology constraints and shared resource claims, which are not supported yet.
+/// The domain that the members share. Among several, kube-scheduler's choice is taken.
+fn topology(constraints: Option<&SchedulingConstraints>) -> Option<Arc<GroupTopology>> {
+    let constraints = constraints.into_iter().flat_map(|constraints| &constraints.topology);
+    let topology = GroupTopology::of(constraints.map(|one| (one.key.clone(), true)))?;
+    Some(Arc::new(GroupTopology { choice: DomainChoice::MostAllocated, ..topology }))
+}
+
+/// Rejects composite groups and shared resource claims, which are not supported yet.
 fn reject_unsupported(spec: &PodGroupSpec) -> Result<(), GroupError> {
     if let Some(parent) = &spec.parent_composite_pod_group_name {
         return Err(GroupError::unsupported("spec.parentCompositePodGroupName", parent));
-    }
-    if let Some(first) = spec.scheduling_constraints.as_ref().and_then(|constraints| constraints.topology.first()) {
-        return Err(GroupError::unsupported("spec.schedulingConstraints.topology[0].key", &first.key));
     }
     match spec.resource_claims.first() {
         Some(claim) => Err(GroupError::unsupported("spec.resourceClaims[0].name", &claim.name)),

@@ -9,9 +9,8 @@ use muster_api::group as written;
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
-use muster_engine::model::group::{
-    DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset, TopologyConstraint,
-};
+use muster_engine::model::group::{DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset};
+use muster_engine::model::topology::GroupTopology;
 
 use super::group_error::GroupError;
 
@@ -28,8 +27,8 @@ pub(crate) struct ParsedGroup {
     pub(crate) disruption_mode: DisruptionMode,
     /// The timeout of a start, if it is set.
     pub(crate) schedule_timeout_ms: Option<u64>,
-    /// The topology constraints of its members.
-    pub(crate) topology: Vec<TopologyConstraint>,
+    /// The topology domains that its members share.
+    pub(crate) topology: Option<Arc<GroupTopology>>,
     /// The resources that the whole group needs.
     pub(crate) min_resources: BTreeMap<String, i64>,
     /// The pods that its owner creates later, by what runs at the same time.
@@ -102,7 +101,7 @@ impl ParsedGroup {
             preemption_policy: None,
             disruption_mode: DisruptionMode::Pod,
             schedule_timeout_ms: None,
-            topology: Vec::new(),
+            topology: None,
             min_resources: BTreeMap::new(),
             later: Vec::new(),
             degraded_policy: DegradedPolicy::Replace,
@@ -142,7 +141,7 @@ impl ParsedGroup {
             }),
             disruption_mode: disruption_mode(group.disruption_mode),
             schedule_timeout_ms: None,
-            topology: Vec::new(),
+            topology: topology(&group.topology),
             min_resources,
             later: Vec::new(),
             degraded_policy: match group.degraded_policy {
@@ -154,6 +153,11 @@ impl ParsedGroup {
             ranked_by_object: subsets,
         })
     }
+}
+
+fn topology(constraints: &[written::Topology]) -> Option<Arc<GroupTopology>> {
+    let is_required = |one: &written::Topology| one.mode == written::TopologyMode::Required;
+    GroupTopology::of(constraints.iter().map(|one| (one.key.clone(), is_required(one)))).map(Arc::new)
 }
 
 fn disruption_mode(mode: written::DisruptionMode) -> DisruptionMode {

@@ -19,6 +19,7 @@ pub(crate) mod pod_record;
 mod pod_volumes;
 mod priorities;
 mod profiles;
+mod rank;
 pub(crate) mod raw;
 mod recreated_owners;
 mod replicas;

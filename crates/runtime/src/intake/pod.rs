@@ -20,6 +20,7 @@ use muster_engine::model::pod::{Lifetime, Phase, PodName, PodRefusal, PodSpec, R
 use super::PREEMPTION_MESSAGE;
 use super::class::class;
 use super::pod_volumes::claims;
+use super::rank::rank;
 use super::unsupported::unsupported;
 use crate::settings::Profile;
 use crate::start_stamp;
@@ -81,7 +82,11 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         Ok(cost) => (cost.unwrap_or(0), None),
         Err(error) => (0, Some(error)),
     };
-    let flaw = flaw.or(cost_error);
+    let (rank, rank_error) = match rank(pod) {
+        Ok(rank) => (rank, None),
+        Err(error) => (None, Some(error)),
+    };
+    let flaw = flaw.or(cost_error).or(rank_error);
     let invalid = flaw.clone().map(|error| refusal(RefusalKind::Invalid, error));
     let refused = invalid.or_else(|| unsupported(pod).map(|error| refusal(RefusalKind::Unsupported, error)));
     let annotations = pod.metadata.annotations.as_ref();
@@ -113,6 +118,7 @@ pub(crate) fn pod(pod: &Pod, id: Arc<PodName>, profile: Option<(u16, &Profile)>)
         marked: false,
         start: stamp.map(Arc::new),
         stateful_set: stateful_set(pod),
+        rank,
         lifetime: lifetime(pod),
         claims: Arc::new(claims(pod)),
     };

@@ -488,16 +488,17 @@ fn groups_of_1_36_are_read() {
     let spec = json!({"podGroupTemplateRef": null, "schedulingPolicy": {"basic": {}}});
     let seen = the_group(&apply_group(&mut intake, NATIVE, &group_json("b", &spec, &json!([]))));
     assert_eq!((seen.priority, seen.recorded), (GroupPriority::LowestMember, RecordedStart::None));
-    for (more, expected) in [
-        (json!({"disruptionMode": "Pods"}), "spec.disruptionMode"),
-        (json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}}), "spec.schedulingConstraints"),
-    ] {
+    let with = |more: Value| {
         let mut spec = spec.clone();
         spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        let object = NativePodGroup(NativeVersion::V1alpha2).read(&group_json("x", &spec, &json!([])).to_string());
-        let error = object.groups.unwrap_err().message;
-        assert!(error.contains(expected), "{error} should name {expected}");
-    }
+        NativePodGroup(NativeVersion::V1alpha2).read(&group_json("x", &spec, &json!([])).to_string()).groups
+    };
+    let error = with(json!({"disruptionMode": "Pods"})).unwrap_err().message;
+    assert!(error.contains("spec.disruptionMode"), "{error}");
+    let groups = with(json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}})).unwrap();
+    let topology = groups[0].1.topology.as_deref().unwrap();
+    assert_eq!((&topology.levels[..], topology.required), (&["rack".to_owned()][..], Some(0)));
+    assert_eq!(topology.choice, muster_engine::model::topology::DomainChoice::MostAllocated);
 }
 
 #[test]
@@ -538,14 +539,10 @@ fn an_unusable_object_has_an_error_message() {
         ((POD_GROUPS, json!({"policy": {"gang": {"minCount": 1}}, "degradedPolicy": "Kill"})), "spec.degradedPolicy"),
         ((POD_GROUPS, json!({"policy": "gang"})), "cannot be read"),
         (
-            (
-                POD_GROUPS,
-                json!({"policy": {"gang": {"minCount": 1}}, "topology": [{"key": "rack", "mode": "Required"}]}),
-            ),
-            "spec.topology[0].key: \"rack\": is not supported yet",
+            (POD_GROUPS, json!({"policy": {"gang": {"minCount": 1}}, "topology": [{"key": "rack", "mode": "Must"}]})),
+            "spec.topology[0].mode",
         ),
         (native(json!({"parentCompositePodGroupName": "p"})), "spec.parentCompositePodGroupName"),
-        (native(json!({"schedulingConstraints": {"topology": [{"key": "rack"}]}})), "spec.schedulingConstraints"),
         (native(json!({"resourceClaims": [{"name": "c", "resourceClaimName": "x"}]})), "spec.resourceClaims[0].name"),
         (native(json!({"schedulingPolicy": {"gang": {"minCount": -1}}})), "spec.schedulingPolicy.gang.minCount"),
     ] {

@@ -103,7 +103,9 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::ExistingPodAntiAffinity => {
             ("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
         }
-        Rejection::Reserved | Rejection::RefusedBind => ("Muster", "a reason that kube-scheduler does not have"),
+        Rejection::Reserved | Rejection::OtherDomain | Rejection::RefusedBind => {
+            ("Muster", "a reason that kube-scheduler does not have")
+        }
     };
     (plugin, reason.to_owned())
 }

@@ -131,6 +131,7 @@ mod tests {
             kinds: vec![],
             gap: None,
             later: None,
+            domain: None,
             proof: Proof::Impossible,
             preemption: Preemption::NotTried,
         });

@@ -1,0 +1,326 @@
+//! Placement in topology domains.
+//!
+//! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements without
+//! inter-pod terms that is exact: `choice` takes the best domain without trying any, and `split` spreads the pods over
+//! the fewest narrower domains. Other groups are tried domain by domain, in the order of that bound. `ranks` then hands
+//! the places to the pods in the order of their ranks.
+
+mod choice;
+mod ranks;
+mod rooms;
+mod split;
+mod tree;
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use super::cache::Cache;
+use super::request::{PlacementRequest, TopologyRequest, Verdict};
+use super::within::Within;
+use super::{bounds, requirements};
+use crate::cluster::Cluster;
+use crate::cluster::transaction::Transaction;
+use crate::model::ids::{NodeId, PodId};
+use choice::DomainRoom;
+pub(crate) use rooms::Rooms;
+pub(crate) use tree::{DomainId, Tree};
+
+/// So many domains are tried for a group whose room is only known by a bound.
+const TRIES_MAX: usize = 64;
+
+/// Where a group is to be placed.
+struct Target {
+    tree: Arc<Tree>,
+    topology: Arc<TopologyRequest>,
+}
+
+impl Target {
+    fn of(cluster: &Cluster, cache: &mut Cache, request: &PlacementRequest) -> Option<Self> {
+        let topology = request.topology.clone()?;
+        let tree = match &request.within {
+            Some(within) => within.tree.clone(),
+            None => cache.tree(cluster, &topology.wanted.levels),
+        };
+        Some(Self { tree, topology })
+    }
+
+    /// The domains of which one has to hold the group.
+    fn domains(&self, request: &PlacementRequest) -> Vec<DomainId> {
+        match (&request.within, self.topology.wanted.required) {
+            (Some(within), _) => vec![within.domain],
+            (None, Some(level)) => choice::open_domains(&self.tree, &self.topology, DomainId::ROOT, level + 1),
+            (None, None) => vec![DomainId::ROOT],
+        }
+    }
+
+    fn best_first(
+        &self,
+        cluster: &Cluster,
+        cache: &mut Cache,
+        request: &PlacementRequest,
+        domains: Vec<DomainId>,
+    ) -> Vec<DomainRoom> {
+        choice::best_first(cluster, cache, request, (&self.tree, &self.topology), domains)
+    }
+
+    /// The depth of the level that the members should share.
+    fn preferred_depth(&self) -> Option<usize> {
+        self.topology.wanted.preferred.map(|level| level + 1)
+    }
+}
+
+/// Places a group that has a topology constraint. As for any group, at least the minimums and what else fits.
+pub(super) fn place(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    steps_max: u64,
+) -> Verdict {
+    let Some(target) = Target::of(transaction.cluster(), cache, request) else { return Verdict::Impossible };
+    let domains = target.domains(request);
+    let rooms = target.best_first(transaction.cluster(), cache, request, domains);
+    let savepoint = transaction.savepoint();
+    let verdict = if is_exact(transaction.cluster(), request) {
+        match rooms.first() {
+            Some(best) if best.may_hold_minimum => place_alike(transaction, cache, request, &target, best),
+            _ => Verdict::Impossible,
+        }
+    } else {
+        try_each(transaction, cache, request, &target, (&rooms, steps_max))
+    };
+    if verdict == Verdict::Placed {
+        ranks::assign(transaction, savepoint, request, &target.tree);
+    }
+    verdict
+}
+
+/// Whether the room of a domain is the sum over its nodes, for all pods of the request.
+fn is_exact(cluster: &Cluster, request: &PlacementRequest) -> bool {
+    !request.has_avoided_nodes()
+        && requirements::have_equal_requirements(cluster, request)
+        && !bounds::shares_limits_of_storage(cluster, request)
+        && !request.lots.iter().any(|lot| cluster.has_required_inter_pod_terms(lot.class))
+}
+
+/// Places pods of equal requirements in a domain: as many as fit, in the fewest narrower domains.
+fn place_alike(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    target: &Target,
+    best: &DomainRoom,
+) -> Verdict {
+    let Some(class) = request.lots.first().map(|lot| lot.class) else { return Verdict::Placed };
+    let shape = (class, request.priority);
+    let rooms = cache.rooms(transaction.cluster(), &target.tree, shape);
+    let pods = rooms.room(best.domain).min(best.pods);
+    let parts = match target.preferred_depth() {
+        Some(depth) => {
+            let start = narrowest_that_holds(target, rooms, best.domain, pods, depth);
+            split::split(&target.tree, rooms, start, pods, depth, &target.topology.held)
+        }
+        None => vec![(best.domain, pods)],
+    };
+    let mut turns = turns(transaction.cluster(), request).into_iter();
+    for (domain, pods) in parts {
+        let within = Within { tree: target.tree.clone(), domain };
+        for (lot, index) in turns.by_ref().take(usize::try_from(pods).unwrap_or(0)) {
+            let lot = &request.lots[lot];
+            let node = cache.best_within(transaction.cluster(), (lot.class, request.priority), &within, &[]);
+            lot.place(index, node.expect("what fits into a domain is a sum over its nodes"), transaction);
+        }
+    }
+    Verdict::Placed
+}
+
+/// The tightest domain of the narrowest level, at most this deep, that holds all of these pods.
+fn narrowest_that_holds(target: &Target, rooms: &Rooms, inside: DomainId, pods: i64, depth: usize) -> DomainId {
+    let tree = &target.tree;
+    let tightest = |depth: usize| {
+        let domains = choice::open_domains(tree, &target.topology, inside, depth).into_iter();
+        domains.map(|domain| (rooms.room(domain), domain)).filter(|(room, _)| *room >= pods).min()
+    };
+    (tree.depth(inside) + 1..=depth).rev().find_map(tightest).map_or(inside, |(_, domain)| domain)
+}
+
+/// The pods in the order in which they are placed, as lot and index: first the minimums, then the others by priority and
+/// age, then those that are expected.
+fn turns(cluster: &Cluster, request: &PlacementRequest) -> Vec<(usize, usize)> {
+    let mut missing: Vec<usize> = request.needs.iter().map(|need| *need as usize).collect();
+    let (mut turns, mut rest) = (Vec::new(), Vec::new());
+    for (at, lot) in request.lots.iter().enumerate() {
+        let required = missing[lot.subset].min(lot.len());
+        missing[lot.subset] -= required;
+        turns.extend((0..required).map(|index| (at, index)));
+        rest.extend((required..lot.len()).map(|index| (at, index)));
+    }
+    if request.lots.len() > 1 || request.lots.iter().any(|lot| lot.expected > 0) {
+        rest.sort_by_key(|(at, index)| {
+            let pod = request.lots[*at].pods.get(*index).copied();
+            let age = |pod: PodId| (Reverse(cluster.pod(pod).priority), cluster.pod(pod).created_ms, pod);
+            (pod.is_none(), pod.map(age))
+        });
+    }
+    turns.extend(rest);
+    turns
+}
+
+/// Tries domains in this order: first for all pods, then for what is needed.
+fn try_each(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    target: &Target,
+    (rooms, steps_max): (&[DomainRoom], u64),
+) -> Verdict {
+    let whole = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
+    let mut tries = Tries { left: TRIES_MAX, steps_max, unproven: None };
+    if whole.needs != request.needs {
+        let all = rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain);
+        if tries.first_that_holds(transaction, cache, &whole, target, all) {
+            return Verdict::Placed;
+        }
+        tries = Tries { left: TRIES_MAX, steps_max, unproven: None };
+    }
+    let minimum = rooms.iter().filter(|room| room.may_hold_minimum && room.pods > 0).map(|room| room.domain);
+    if tries.first_that_holds(transaction, cache, request, target, minimum) {
+        return Verdict::Placed;
+    }
+    tries.unproven.map_or(Verdict::Impossible, |steps| Verdict::NotFound { steps })
+}
+
+/// How many domains may still be tried, and what is not proven by those that were.
+struct Tries {
+    left: usize,
+    steps_max: u64,
+    /// The steps of searches that ended without a proof, if there were any.
+    unproven: Option<u64>,
+}
+
+impl Tries {
+    /// Places a request in the first of these domains that holds it.
+    fn first_that_holds(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        cache: &mut Cache,
+        request: &PlacementRequest,
+        target: &Target,
+        domains: impl Iterator<Item = DomainId>,
+    ) -> bool {
+        for domain in domains {
+            if self.left == 0 {
+                self.unproven = Some(self.unproven.unwrap_or(0));
+                return false;
+            }
+            self.left -= 1;
+            if self.place_closely(transaction, cache, request, target, domain)
+                || self.place_in(transaction, cache, request, target, domain)
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Places all pods of a request in one narrower domain of a level that is preferred, or of the level above it.
+    fn place_closely(
+        &self,
+        transaction: &mut Transaction<'_>,
+        cache: &mut Cache,
+        request: &PlacementRequest,
+        target: &Target,
+        inside: DomainId,
+    ) -> bool {
+        let Some(preferred) = target.preferred_depth() else { return false };
+        let whole = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
+        let mut tries = Self { left: self.left, steps_max: self.steps_max, unproven: None };
+        (target.tree.depth(inside) + 1..=preferred).rev().any(|depth| {
+            let domains = choice::open_domains(&target.tree, &target.topology, inside, depth);
+            let rooms = target.best_first(transaction.cluster(), cache, &whole, domains);
+            let domains = rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain).take(tries.left);
+            tries.left -= domains.clone().count();
+            domains.into_iter().any(|domain| {
+                let mut alone = Self { left: 1, ..tries };
+                alone.place_in(transaction, cache, &whole, target, domain)
+            })
+        })
+    }
+
+    /// Places a request in this domain.
+    fn place_in(
+        &mut self,
+        transaction: &mut Transaction<'_>,
+        cache: &mut Cache,
+        request: &PlacementRequest,
+        target: &Target,
+        domain: DomainId,
+    ) -> bool {
+        let within = (domain != DomainId::ROOT).then(|| Within { tree: target.tree.clone(), domain });
+        let inner = PlacementRequest { topology: None, within, ..request.clone() };
+        let savepoint = transaction.savepoint();
+        match super::place_freely(transaction, cache, &inner, self.steps_max) {
+            Verdict::Placed if transaction.placed_since(savepoint).next().is_some() => return true,
+            Verdict::NotFound { steps } => self.unproven = Some(self.unproven.unwrap_or(0) + steps),
+            Verdict::Placed | Verdict::Impossible => {}
+        }
+        transaction.rollback_to(savepoint);
+        false
+    }
+}
+
+/// Where a group that does not fit comes closest.
+#[derive(Clone, Debug)]
+pub(crate) struct Closest {
+    /// The domain; `None` if no node has the label.
+    pub(crate) within: Option<Within>,
+    /// How many domains it may use.
+    pub(crate) domains: usize,
+    /// Whether members that are placed already decide the domain.
+    pub(crate) held: bool,
+    /// How many members are placed outside of it.
+    pub(crate) outside: usize,
+    /// How many nodes are in no domain.
+    pub(crate) without_label: usize,
+}
+
+/// The domain in which the most pods of a group fit, if it has to be in one.
+pub(crate) fn closest(cluster: &Cluster, cache: &mut Cache, request: &PlacementRequest) -> Option<Closest> {
+    let target = Target::of(cluster, cache, request)?;
+    let depth = target.topology.wanted.required? + 1;
+    let domains = target.domains(request);
+    let count = domains.len();
+    let rooms = target.best_first(cluster, cache, request, domains);
+    let best = rooms.iter().max_by_key(|room| (room.pods, Reverse(room.domain))).map(|room| room.domain);
+    let held = &target.topology.held;
+    let labelled: usize = target.tree.at_depth(depth).iter().map(|domain| target.tree.nodes(*domain).len()).sum();
+    let outside = |domain: DomainId| held.iter().filter(|node| !target.tree.contains(domain, **node)).count();
+    Some(Closest {
+        domains: count,
+        held: choice::domain_of_most(&target.tree, held, depth).is_some(),
+        outside: best.map_or(0, outside),
+        without_label: target.tree.nodes(DomainId::ROOT).len() - labelled,
+        within: best.map(|domain| Within { tree: target.tree.clone(), domain }),
+    })
+}
+
+/// The domains of which one has to hold a group, best first; `None` if it may be anywhere.
+pub(crate) fn required(cluster: &Cluster, cache: &mut Cache, request: &PlacementRequest) -> Option<Vec<Within>> {
+    let target = Target::of(cluster, cache, request)?;
+    target.topology.wanted.required.filter(|_| request.within.is_none())?;
+    let domains = target.domains(request);
+    let rooms = target.best_first(cluster, cache, request, domains);
+    Some(rooms.iter().map(|room| Within { tree: target.tree.clone(), domain: room.domain }).collect())
+}
+
+/// Whether these nodes are in one domain of the required level, the one of the members that are placed.
+pub(crate) fn allows(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    mut nodes: impl Iterator<Item = NodeId>,
+) -> bool {
+    let Some(required) = required(cluster, cache, request) else { return true };
+    let Some(first) = nodes.next() else { return true };
+    let domain = required.into_iter().find(|within| within.contains(first));
+    domain.is_some_and(|within| nodes.all(|node| within.contains(node)))
+}
