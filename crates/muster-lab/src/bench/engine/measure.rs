@@ -9,16 +9,20 @@ use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm,
 use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, PodName, PodSpec};
+use muster_engine::model::topology::{DomainChoice, GroupTopology};
 use muster_engine::{Command, Config, Engine, Observation, Scoring};
 use muster_oracle::naive::Naive;
 
 use super::memory::peak_rss_mib;
 use super::report::Row;
-use super::shapes::{self, Kind, Shape, Size};
+use super::shapes::{self, Domains, Kind, Shape, Size};
 use super::volumes;
 
 pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
+const REGION: &str = "topology.kubernetes.io/region";
+const BLOCK: &str = "example.com/block";
+const RACK: &str = "example.com/rack";
 
 /// The naive scheduler is measured for so many evaluations of a node, and scaled up for the rest.
 const NAIVE_EVALUATIONS_MAX: usize = 25_000_000;
@@ -167,7 +171,8 @@ fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
             Kind::Gangs { size } | Kind::Basic { size } => Some(number / size),
         };
         if let Some(group) = member.filter(|_| starts_group(shape.kind, number)) {
-            observe(Observation::GroupSeen(group_spec(shape.kind, group)));
+            let topology = topology(shape.domains).map(Arc::new);
+            observe(Observation::GroupSeen(GroupSpec { topology, ..group_spec(shape.kind, group) }));
         }
         let membership = member.map(|group| Membership::of(group_key(group)));
         let mut pod = PodSpec { membership, ours: true, ..pod("pod", &class) };
@@ -200,6 +205,17 @@ fn group_spec(kind: Kind, number: usize) -> GroupSpec {
     GroupSpec::with_policy(group_key(number), policy)
 }
 
+fn topology(domains: Domains) -> Option<GroupTopology> {
+    let constraints: &[(&str, bool)] = match domains {
+        Domains::None => &[],
+        Domains::OneRack | Domains::OneRackByScore => &[(RACK, true)],
+        Domains::Levels => &[(REGION, true), (BLOCK, false), (RACK, false)],
+    };
+    let topology = GroupTopology::of(constraints.iter().map(|(key, required)| ((*key).to_owned(), *required)))?;
+    let by_score = domains == Domains::OneRackByScore;
+    Some(if by_score { GroupTopology { choice: DomainChoice::MostAllocated, ..topology } } else { topology })
+}
+
 pub(super) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
 }
@@ -213,8 +229,12 @@ fn node(shape: &Shape, number: usize) -> NodeSpec {
             vec![amount("cpu", 96_000), amount("memory", 1 << 40), amount("pods", 110), amount("nvidia.com/gpu", 8)]
         }
     };
-    let labels = [(HOST.to_owned(), name.clone()), (ZONE.to_owned(), format!("zone-{}", number % 3))];
-    NodeSpec { name, labels: labels.into(), allocatable: allocatable.into_iter().collect(), ..NodeSpec::default() }
+    let mut labels = Labels::from([(HOST.to_owned(), name.clone()), (ZONE.to_owned(), format!("zone-{}", number % 3))]);
+    if shape.domains != Domains::None {
+        let domain = |key: &str, value: usize| (key.to_owned(), value.to_string());
+        labels.extend([domain(REGION, 0), domain(BLOCK, number / 1000), domain(RACK, number / 100)]);
+    }
+    NodeSpec { name, labels, allocatable: allocatable.into_iter().collect(), ..NodeSpec::default() }
 }
 
 fn class(size: Size) -> ClassSpec {

@@ -109,6 +109,16 @@ pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
             50_000.0,
         );
     }
+    for (name, words) in [("one-rack", "one rack"), ("one-rack-by-score", "the rack with the best score")] {
+        let what = format!("pods per second in 2250 gangs of 4, each in {words}");
+        add(&what, speed(&format!("gang-2250x4-in-{name}")), true, 200_000.0);
+    }
+    add("a gang of 5000 in three levels, ms", time("gang-in-levels-fills-5000-gpu-nodes"), false, 20.0);
+    let no = time("gang-in-levels-impossible-on-5000-gpu-nodes");
+    add("proving that a gang of 5000 does not fit in three levels, ms", no, false, 20.0);
+    let (small, large) = ("gang-1x1000-in-levels-on-5000-nodes", "gang-1x1000-in-levels-on-50000-nodes");
+    let growth = time(large).zip(time(small)).map(|(large, small)| large / small);
+    add("a gang of 1000 in three levels on 50000 nodes over 5000", growth, false, 12.0);
     let overhead = rows.iter().find_map(|row| row.overhead_percent);
     add("overhead of 5000 nominations in one process, percent", overhead, false, 10.0);
     add("a gang of 5000, ms", time("gang-fills-5000-gpu-nodes"), false, 50.0);

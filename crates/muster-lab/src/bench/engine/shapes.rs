@@ -45,6 +45,19 @@ pub(crate) enum InterPod {
     PreferredSpread,
 }
 
+/// The topology constraint of the groups. Racks have 100 nodes, blocks ten racks, and all are in one region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Domains {
+    /// None.
+    None,
+    /// One rack, the tightest.
+    OneRack,
+    /// One rack, by kube-scheduler's placement scores.
+    OneRackByScore,
+    /// One region, and as few blocks and racks as possible.
+    Levels,
+}
+
 /// One measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
@@ -55,6 +68,7 @@ pub(crate) struct Shape {
     pub(crate) size: Size,
     pub(crate) inter_pod: InterPod,
     pub(crate) volumes: Volumes,
+    pub(crate) domains: Domains,
     /// Other pending pods, each nominated to a node.
     pub(crate) nominated: usize,
     /// Pods that are bound before the measurement begins.
@@ -76,6 +90,7 @@ impl Shape {
             size,
             inter_pod,
             volumes,
+            domains: Domains::None,
             nominated: 0,
             bound: 0,
             full_nodes: 0,
@@ -113,6 +128,19 @@ pub(crate) fn all() -> Vec<Shape> {
         let kind = Kind::Gangs { size: 100 };
         shapes.push(Shape { volumes, ..Shape::new(format!("plain-10000-{word}"), 5000, 10_000, Kind::Plain) });
         shapes.push(Shape { volumes, ..Shape::new(format!("gang-100x100-{word}"), 5000, 10_000, kind) });
+    }
+    for (name, domains) in [("one-rack", Domains::OneRack), ("one-rack-by-score", Domains::OneRackByScore)] {
+        let gangs = Shape::new(format!("gang-2250x4-in-{name}"), 5000, 9000, Kind::Gangs { size: 4 });
+        shapes.push(Shape { domains, ..gangs });
+    }
+    for nodes in [5000, 50_000] {
+        let gang =
+            Shape::new(format!("gang-1x1000-in-levels-on-{nodes}-nodes"), nodes, 1000, Kind::Gangs { size: 1000 });
+        shapes.push(Shape { domains: Domains::Levels, ..gang });
+    }
+    for (name, full_nodes) in [("fills", 0), ("impossible-on", 1)] {
+        let gang = Shape::new(format!("gang-in-levels-{name}-5000-gpu-nodes"), 5000, 5000, Kind::Gangs { size: 5000 });
+        shapes.push(Shape { domains: Domains::Levels, size: Size::WholeGpuNode, full_nodes, ..gang });
     }
     for nodes in [100, 1000, 5000, 20_000, 50_000] {
         let gang =
