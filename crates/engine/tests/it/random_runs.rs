@@ -17,7 +17,6 @@ use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodRefusal, PodSpec, RefusalKind};
 use muster_engine::model::port::{HostPort, Protocol};
 use muster_engine::model::taint::{Effect, Taint, Toleration};
-use muster_engine::model::topology::GroupTopology;
 use muster_engine::record::replay;
 use muster_engine::{BindOutcome, Command, Config, DeleteOutcome, Diagnosis, Observation, PreemptionRules};
 use muster_oracle::random::Random;
@@ -343,23 +342,11 @@ impl Run {
             }),
             ..GroupSpec::with_policy(key(&name), policy)
         };
-        let spec = GroupSpec { later: self.later_pods(&spec.key), topology: self.topology(), ..spec };
+        let topology = self.topology.as_mut().and_then(random_terms::topology);
+        let spec = GroupSpec { later: self.later_pods(&spec.key), topology, ..spec };
         // The condition in the API stays with the object; it refers to the minimum at that time.
         let recorded = self.fake.groups.get(&spec.key).map(|old| old.recorded.clone()).unwrap_or_default();
         self.fake.put_group(GroupSpec { recorded, ..spec });
-    }
-
-    /// Labels of one or two levels, of which some nodes lack one.
-    fn topology(&mut self) -> Option<Arc<GroupTopology>> {
-        let random = self.topology.as_mut()?;
-        let constraints = match random.below(5) {
-            0 => vec![("zone", true)],
-            1 => vec![("zone", false)],
-            2 => vec![("zone", true), ("host", false)],
-            3 => vec![("host", true)],
-            _ => return None,
-        };
-        GroupTopology::of(constraints.into_iter().map(|(key, required)| (key.to_owned(), required))).map(Arc::new)
     }
 
     /// Stages of one or two groups each, of which the group itself is one.

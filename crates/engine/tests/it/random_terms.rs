@@ -1,7 +1,10 @@
-//! Random inter-pod terms for random runs.
+//! Random inter-pod terms and topology constraints for random runs.
+
+use std::sync::Arc;
 
 use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::labels::{LabelOperator, Requirement};
+use muster_engine::model::topology::GroupTopology;
 use muster_oracle::random::Random;
 
 use crate::inter_pod_affinity;
@@ -51,4 +54,16 @@ fn evenly(random: &mut Random, PodTerm { pods, topology_key }: PodTerm) -> Sprea
         honors_node_affinity: random.chance(80),
         honors_node_taints: random.chance(30),
     }
+}
+
+/// A topology constraint on one or two labels, of which some nodes lack one.
+pub(crate) fn topology(random: &mut Random) -> Option<Arc<GroupTopology>> {
+    let constraints = match random.below(5) {
+        0 => vec![("zone", true)],
+        1 => vec![("zone", false)],
+        2 => vec![("zone", true), ("host", false)],
+        3 => vec![("host", true)],
+        _ => return None,
+    };
+    GroupTopology::of(constraints.into_iter().map(|(key, required)| (key.to_owned(), required))).map(Arc::new)
 }
