@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::model::Millis;
 use crate::model::plugin::FilterName;
+use crate::model::topology::LEVELS_MAX;
 use crate::validation_error::ValidationError;
 
 /// The engine's configuration.
@@ -42,6 +43,11 @@ pub struct Config {
     pub group_priority_capped: bool,
     /// The rules of preemption.
     pub preemption: PreemptionRules,
+    /// Node labels that divide the cluster into nested topology domains, widest first; may be empty.
+    pub topology_levels: Vec<String>,
+    /// Labels whose values an autoscaler knows before it adds a node. Where a group has to share a domain of another label,
+    /// a further node may come up in any domain, so its pods are no demand for one.
+    pub labels_known_before_scale_up: BTreeSet<String>,
     /// How long an entity waits before that is reported.
     pub report_waiting_after_ms: Millis,
     /// How long the start of a group may take, unless the group sets it.
@@ -73,6 +79,8 @@ impl Default for Config {
             desired_wait_ms: 1_000,
             group_priority_capped: false,
             preemption: PreemptionRules::default(),
+            topology_levels: Vec::new(),
+            labels_known_before_scale_up: LABELS_OF_NODE_POOLS.map(str::to_owned).into(),
             report_waiting_after_ms: 5_000,
             schedule_timeout_ms: 300_000,
             bind_retry_ms_initial: 200,
@@ -82,6 +90,19 @@ impl Default for Config {
         }
     }
 }
+
+/// Labels of places and node pools, which clouds and autoscalers set on the nodes that they add.
+const LABELS_OF_NODE_POOLS: [&str; 9] = [
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "karpenter.sh/nodepool",
+    "kubernetes.azure.com/agentpool",
+    "kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "node.kubernetes.io/instance-type",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+];
 
 /// The rules of preemption.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -232,6 +253,15 @@ impl Config {
         }
         for profile in &self.profiles {
             profile.scoring.validate()?;
+        }
+        let levels = &self.topology_levels;
+        if levels.len() > LEVELS_MAX {
+            return refuse("topology_levels", &levels.len(), "at most 8 levels");
+        }
+        if let Some(index) =
+            (0..levels.len()).find(|index| levels[*index].is_empty() || levels[..*index].contains(&levels[*index]))
+        {
+            return refuse("topology_levels", &levels[index], "each level needs a label of its own");
         }
         let percent = self.reservation_nodes_percent_max;
         if percent == 0 || percent > 100 {

@@ -51,6 +51,66 @@ impl GroupTopology {
     }
 }
 
+/// Labels of clouds and of network tools that name nested domains, widest first. Where a group names some of them, the
+/// others are levels of its tree, too.
+const WELL_KNOWN_LEVELS: [&[&str]; 8] = [
+    &[
+        "cloud.google.com/gce-topology-block",
+        "cloud.google.com/gce-topology-subblock",
+        "cloud.google.com/gce-topology-host",
+    ],
+    &[
+        "topology.k8s.aws/network-node-layer-1",
+        "topology.k8s.aws/network-node-layer-2",
+        "topology.k8s.aws/network-node-layer-3",
+    ],
+    &["oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"],
+    &["backend.coreweave.cloud/fabric", "backend.coreweave.cloud/superpod", "backend.coreweave.cloud/leafgroup"],
+    &["fabric.topograph.run/tier-2", "fabric.topograph.run/tier-1", "fabric.topograph.run/tier-0"],
+    &["network.topology.nvidia.com/core", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"],
+    &[
+        "network.topology.nvidia.com/datacenter",
+        "network.topology.nvidia.com/spine",
+        "network.topology.nvidia.com/block",
+    ],
+    &["accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"],
+];
+
+impl GroupTopology {
+    /// The same constraint on the tree of these levels, or of well-known ones, if all of its keys are levels there in this
+    /// order. Then a domain is a path also where the constraint names a narrow key alone, and a preference knows the wider
+    /// levels.
+    pub(crate) fn in_levels(&self, declared: &[String]) -> Self {
+        let declared: Vec<&str> = declared.iter().map(String::as_str).collect();
+        let known = std::iter::once(&declared[..]).chain(WELL_KNOWN_LEVELS);
+        known.into_iter().find_map(|levels| self.placed_in(levels)).unwrap_or_else(|| self.clone())
+    }
+
+    /// No constraint on the tree of these levels: only the order of ranks matters.
+    pub(crate) fn without_constraint(levels: &[String]) -> Option<Self> {
+        let levels = levels.to_vec();
+        (!levels.is_empty()).then_some(Self {
+            levels,
+            required: None,
+            preferred: None,
+            choice: DomainChoice::default(),
+        })
+    }
+
+    fn placed_in(&self, levels: &[&str]) -> Option<Self> {
+        let positions: Option<Vec<usize>> =
+            self.levels.iter().map(|key| levels.iter().position(|level| level == key)).collect();
+        let positions = positions.filter(|positions| positions.is_sorted())?;
+        let narrowest = *positions.last()?;
+        Some(Self {
+            levels: levels[..=narrowest].iter().map(|level| (*level).to_owned()).collect(),
+            required: self.required.map(|level| positions[level]),
+            preferred: self.preferred.map(|level| positions[level]),
+            choice: self.choice,
+        })
+    }
+}
+
 /// Recordings have a list, which was empty before constraints were honoured.
 pub(super) mod as_list {
     use serde::{Deserializer, Serializer};
@@ -88,5 +148,21 @@ mod tests {
         assert_eq!(of(&[("block", true), ("rack", false)]), Some((Some(0), Some(1))));
         assert_eq!(of(&[("zone", false), ("block", false)]), Some((None, Some(1))));
         assert_eq!(of(&[("block", false), ("rack", true)]), Some((Some(1), None)));
+    }
+
+    #[test]
+    fn declared_levels_complete_the_path() {
+        let declared = ["zone", "block", "rack"].map(str::to_owned);
+        let with = |key: &str, required| GroupTopology::of([(key.to_owned(), required)]).unwrap().in_levels(&declared);
+        let required = with("rack", true);
+        assert_eq!((&required.levels[..], required.required), (&declared[..], Some(2)));
+        let preferred = with("block", false);
+        assert_eq!((&preferred.levels[..], preferred.preferred), (&declared[..2], Some(1)));
+        // Unknown labels, and levels in another order, are taken as they are written.
+        assert_eq!(with("row", true).levels, ["row"]);
+        let reversed = GroupTopology::of([("rack".to_owned(), true), ("block".to_owned(), false)]).unwrap();
+        assert_eq!(reversed.in_levels(&declared), reversed);
+        let subblock = with("cloud.google.com/gce-topology-subblock", true);
+        assert_eq!((subblock.levels.len(), subblock.required), (2, Some(1)));
     }
 }

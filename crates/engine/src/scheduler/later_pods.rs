@@ -36,6 +36,8 @@ pub(super) struct Stage {
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) group: GroupKey,
+    /// Whether that is another group than the one that is attempted.
+    joins_other: bool,
     pub(super) class: ClassId,
     labels: LabelSetId,
     pub(super) pods: u32,
@@ -61,6 +63,12 @@ impl Stage {
             all.lots.push(Lot { class: part.class, subset, pods: Vec::new(), expected, avoid: Vec::new() });
         }
         all
+    }
+
+    /// The same, if that is one request: a group that has to be in one domain does not say where other groups are.
+    pub(super) fn together_with(&self, request: &PlacementRequest) -> Option<PlacementRequest> {
+        let elsewhere = request.needs_one_domain() && self.parts.iter().any(|part| part.joins_other);
+        (!elsewhere).then(|| self.added_to(request))
     }
 
     /// The pods of the stage alone.
@@ -163,7 +171,13 @@ impl Engine {
             return Some(gap);
         }
         let aside = self.set_aside_for(id);
-        let all = if beside { stage.added_to(request) } else { stage.request(request.priority) };
+        // Where the others are does not depend on the domain of the group.
+        let anywhere = || stage.added_to(&PlacementRequest { topology: None, ..request.clone() });
+        let all = if beside {
+            stage.together_with(request).unwrap_or_else(anywhere)
+        } else {
+            stage.request(request.priority)
+        };
         let mut now = view_for_group(&mut self.cluster, request, &aside);
         if placement::place(&mut now, &mut self.cache, &all, steps_max) == Verdict::Placed {
             return None;
@@ -224,7 +238,8 @@ impl Engine {
             }
             let labels = self.cluster.acquire_labels(&key.namespace, &Arc::default());
             let class = self.cluster.acquire_class(&part.class, labels);
-            parts.push(Part { group: part.group.clone(), class, labels, pods });
+            let joins_other = part.group != key;
+            parts.push(Part { group: part.group.clone(), joins_other, class, labels, pods });
         }
         Stage { parts, unnamed }
     }

@@ -17,6 +17,7 @@ use crate::model::node::NodeSpec;
 use crate::model::pod::{Phase, PodRefusal, PodSpec, RefusalKind};
 use crate::model::resources::{AMOUNT_MAX, NAMES_PER_POD_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::model::subject::Subject;
+use crate::model::topology::GroupTopology;
 use crate::observation::Observation;
 use crate::queue::{Entity, QueueState};
 use crate::validate;
@@ -559,6 +560,7 @@ impl Engine {
         validate::group(&spec)?;
         self.check_no_cycle(&spec)?;
         self.check_later_pods(&spec)?;
+        let spec = self.in_topology_levels(spec);
         let id = self.cluster.ensure_group(&spec.key);
         let group = self.cluster.group_mut(id);
         if group.definition.current() == Some(&spec) {
@@ -593,6 +595,16 @@ impl Engine {
             self.resume_unit_eviction(id);
         }
         Ok(())
+    }
+
+    /// The same group with its constraint on the tree of the declared levels. Without a constraint ranks follow that tree.
+    fn in_topology_levels(&self, spec: GroupSpec) -> GroupSpec {
+        let levels = &self.config.topology_levels;
+        let topology = match spec.topology.as_deref() {
+            Some(topology) => Some(topology.in_levels(levels)),
+            None => GroupTopology::without_constraint(levels),
+        };
+        GroupSpec { topology: topology.map(Arc::new), ..spec }
     }
 
     /// Refuses later pods of an unknown profile, or with more resources than there is room for.

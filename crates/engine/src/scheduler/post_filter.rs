@@ -135,7 +135,7 @@ impl Engine {
                 if let Some(paused) = self.eviction_pause(id).filter(|_| !plan.units.is_empty()) {
                     return Err(paused);
                 }
-                let all = later.map_or_else(|| request.clone(), |later| later.added_to(request));
+                let all = later.and_then(|later| later.together_with(request)).unwrap_or_else(|| request.clone());
                 self.check_upcoming_nodes(&plan, |engine, nodes| engine.group_fits_when_ready(id, &all, nodes))?;
                 let victims = self.execute_plan(entity, &plan);
                 if let Some(later) = later {
@@ -322,7 +322,7 @@ impl Engine {
         for pod in leaving {
             transaction.remove(pod);
         }
-        let all = later.map(|later| later.added_to(request));
+        let all = later.and_then(|later| later.together_with(request));
         let all = all.as_ref().unwrap_or(request);
         let plan = preemption::for_group(&mut transaction, &mut self.cache, all, rules, limits)?;
         // Evict nothing for a group that could not start.

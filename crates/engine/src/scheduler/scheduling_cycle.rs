@@ -119,8 +119,11 @@ impl Engine {
         let (aside, started_after) = (self.set_aside_for(id), self.debtors_started_after());
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         let start = transaction.savepoint();
-        let all = later.map(|later| later.added_to(request));
-        let all = all.or_else(|| with_expected(&transaction, &mut self.cache, id, request));
+        let all = later.and_then(|later| later.together_with(request));
+        let all = match later {
+            Some(_) => all,
+            None => with_expected(&transaction, &mut self.cache, id, request),
+        };
         let mut verdict = match &all {
             Some(all) => placement::place(&mut transaction, &mut self.cache, all, steps_max),
             None => Verdict::Impossible,
@@ -263,7 +266,7 @@ impl Engine {
             // its own pods may be enough for the others and activates nothing, so it is retried after a while.
             _ if lacks_resources => Some(self.search_retry_at(entity)),
             _ if lacks_later => {
-                let all = later.map(|later| later.added_to(request));
+                let all = later.and_then(|later| later.together_with(request));
                 let starving_at = all.and_then(|all| self.check_starvation(id, &all, verdict, never));
                 Some(self.search_retry_at(entity)).into_iter().chain(starving_at).min()
             }

@@ -167,12 +167,14 @@ impl Engine {
         let mut members = Vec::new();
         let too_large = too_large(&self.cluster, request);
         let cannot_help = needs_one_of(request, &too_large);
+        let may_be_anywhere = |gap: &DomainGap| !self.config.labels_known_before_scale_up.contains(&gap.key);
+        let anywhere = domain.as_ref().is_some_and(|(gap, _)| may_be_anywhere(gap));
         for (at, (lot, too_large)) in request.lots.iter().zip(&too_large).enumerate() {
             let verdict = |place| match place < fits[at] {
                 true => MemberVerdict::WouldFit,
                 // What a reservation keeps from it is no demand for another node.
                 false if place < fits[at] + fits_if_not_reserved[at] => MemberVerdict::ScaleUpWouldNotHelp,
-                false if cannot_help && !too_large => MemberVerdict::ScaleUpWouldNotHelp,
+                false if anywhere || (cannot_help && !too_large) => MemberVerdict::ScaleUpWouldNotHelp,
                 false => MemberVerdict::NoRoom,
             };
             let pods = lot.pods.iter().map(|pod| self.cluster.pod(*pod).id.clone());

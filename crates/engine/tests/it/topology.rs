@@ -6,7 +6,7 @@ use std::sync::Arc;
 use muster_engine::model::group::{GroupSpec, Policy};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::topology::{DomainChoice, GroupTopology};
-use muster_engine::{Diagnosis, PodView};
+use muster_engine::{Config, Diagnosis, MemberVerdict, PodView};
 
 use crate::fake_cluster::{FakeCluster, key};
 
@@ -101,6 +101,22 @@ fn gang_waits_for_the_label_if_no_node_has_it() {
     node(&mut fake, "n0", 8, &["rack=r"]);
     fake.settle();
     assert_eq!(fake.bound_count("a"), 2);
+}
+
+/// A further node would come up in any rack, but in a zone that the autoscaler knows.
+#[test]
+fn group_in_a_domain_is_a_demand_for_nodes_only_where_an_autoscaler_knows_the_label() {
+    let zone = "topology.kubernetes.io/zone";
+    for (label, expected) in [("rack", MemberVerdict::ScaleUpWouldNotHelp), (zone, MemberVerdict::NoRoom)] {
+        let mut fake = FakeCluster::new();
+        node(&mut fake, "n0", 2, &[&format!("{label}=a")]);
+        gang(&mut fake, "g", 3, &[(label, REQUIRED)]);
+        fake.pods_of("a", "g", 3, 1);
+        fake.advance(10_000);
+        let report = fake.reports.iter().rev().find(|report| !report.members.is_empty()).unwrap();
+        let verdicts: Vec<MemberVerdict> = report.members.iter().map(|(_, verdict)| *verdict).collect();
+        assert_eq!(verdicts, [MemberVerdict::WouldFit, MemberVerdict::WouldFit, expected], "{label}");
+    }
 }
 
 #[test]
@@ -381,6 +397,31 @@ fn neighbours_in_rank_share_racks() {
 }
 
 #[test]
+fn declared_levels_make_a_rack_of_one_block_and_order_ranks_without_a_constraint() {
+    let levels = ["block".to_owned(), "rack".to_owned()].into();
+    let mut fake = FakeCluster::with(Config { topology_levels: levels, ..Config::default() });
+    for (block, rack) in [("a", "1"), ("b", "1"), ("a", "2"), ("b", "2")] {
+        node(&mut fake, &format!("{block}{rack}"), 2, &[&format!("block={block}"), &format!("rack={rack}")]);
+    }
+    gang(&mut fake, "one", 3, &[("rack", REQUIRED)]);
+    fake.pods_of("one", "one", 3, 1);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("one"), 0, "rack 1 of block a and rack 1 of block b are two domains");
+    let text = fake.group_diagnosis("one").to_string();
+    assert!(text.contains("of 4 domains, a/1 comes closest."), "{text}");
+    for number in 0..3 {
+        fake.remove(&format!("one-{number}"));
+    }
+    fake.gang("all", 8);
+    for number in [6, 1, 4, 3, 0, 7, 2, 5] {
+        fake.pod_with(&format!("p-{number}"), "all", 1, |pod| pod.rank = Some(number));
+    }
+    fake.settle();
+    let nodes: Vec<String> = (0..8).map(|number| fake.node_of(&format!("p-{number}")).unwrap()).collect();
+    assert_eq!(nodes, ["a1", "a1", "a2", "a2", "b1", "b1", "b2", "b2"]);
+}
+
+#[test]
 fn one_odd_rank_does_not_disturb_the_others() {
     let mut fake = FakeCluster::new();
     racks(&mut fake, &[2, 2]);
@@ -398,10 +439,10 @@ fn one_odd_rank_does_not_disturb_the_others() {
 
 #[test]
 fn reserved_nodes_of_a_starving_gang_are_one_rack() {
-    let mut fake = FakeCluster::with(muster_engine::Config {
+    let mut fake = FakeCluster::with(Config {
         starving_after_ms: 10_000,
         reservation_nodes_percent_max: 100,
-        ..muster_engine::Config::default()
+        ..Config::default()
     });
     racks(&mut fake, &[2, 2]);
     for (name, on) in [("v0", "r0-0"), ("v1", "r0-1"), ("v2", "r1-0"), ("v3", "r1-1")] {

@@ -157,6 +157,8 @@ fn settings(file: &File, gates: FeatureGates) -> Result<Settings, ConfigError> {
             return Err(ConfigError::field(format!("timeouts.{field}"), "0s: must be greater than zero"));
         }
     }
+    require_label_keys("newNodes.knownLabels", &file.new_nodes.known_labels)?;
+    require_label_keys("topology.levels", &file.topology.levels)?;
     let (profiles, of_engine) = profile::of_file(file)?;
     let engine = engine(file, of_engine, gates);
     engine.validate().map_err(config_error)?;
@@ -218,6 +220,17 @@ fn startup_taints(new_nodes: &NewNodes) -> Result<Vec<TaintKey>, ConfigError> {
     Ok(TaintKey::well_known().into_iter().chain(new_nodes.startup_taints.iter().cloned().map(TaintKey)).collect())
 }
 
+/// Refuses keys that no node can have as a label.
+fn require_label_keys(field: &str, keys: &[String]) -> Result<(), ConfigError> {
+    require_distinct(field, keys)?;
+    for (index, key) in keys.iter().enumerate() {
+        if let Err(reason) = check_label_key(key) {
+            return Err(ConfigError::field(format!("{field}[{index}]"), format!("{key:?}: {reason}")));
+        }
+    }
+    Ok(())
+}
+
 /// Every setting of the engine, from the file. A new one does not compile until the file has a field for it.
 fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGates) -> Config {
     Config {
@@ -246,6 +259,11 @@ fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGate
             cheaper: true,
             steps_max: file.preemption.steps_max,
             beyond_minimum: file.preemption.beyond_minimum,
+        },
+        topology_levels: file.topology.levels.clone(),
+        labels_known_before_scale_up: {
+            let well_known = Config::default().labels_known_before_scale_up;
+            well_known.into_iter().chain(file.new_nodes.known_labels.iter().cloned()).collect()
         },
         report_waiting_after_ms: file.waiting.report_after.as_millis(),
         schedule_timeout_ms: file.timeouts.schedule.as_millis(),
@@ -302,7 +320,7 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's field names, and those of the file.
-const FIELDS: [(&str, &str); 27] = [
+const FIELDS: [(&str, &str); 28] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
@@ -322,6 +340,7 @@ const FIELDS: [(&str, &str); 27] = [
     ("reservation_ms_max", "reservations.max"),
     ("reservation_nodes_percent_max", "reservations.maxNodesPercent"),
     ("min_resources_held_ms_max", "reservations.minResourcesHeldFor"),
+    ("topology_levels", "topology.levels"),
     ("schedule_timeout_ms", "timeouts.schedule"),
     ("bind_retry_ms_initial", "bindRetry.initial"),
     ("bind_retry_ms_max", "bindRetry.max"),
@@ -429,7 +448,8 @@ search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 reservations: {starvingAfter: 19s, max: 20s, maxNodesPercent: 21, minResourcesHeldFor: 22s}
 bindRetry: {initial: 21ms, max: 22ms}
 waiting: {desiredCount: 23s, reportAfter: 24s}
-newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s}
+newNodes: {startupTaints: [a/b, c/*], readyWithin: 32s, knownLabels: [e/f]}
+topology: {levels: [g/h, rack]}
 preemption: {enabled: false, delay: 25s, eviction: EvictionAPI, spareAfterRefusal: 26s, stepsMax: 27, beyondMinimum: false, capGroupPriority: true}
 featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
 ";
@@ -481,6 +501,12 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
                 steps_max: 27,
                 beyond_minimum: false,
             },
+            topology_levels: vec!["g/h".to_owned(), "rack".to_owned()],
+            labels_known_before_scale_up: {
+                let mut labels = Config::default().labels_known_before_scale_up;
+                assert!(labels.insert("e/f".to_owned()) && labels.contains("topology.kubernetes.io/zone"));
+                labels
+            },
             report_waiting_after_ms: 24_000,
             schedule_timeout_ms: 4_000,
             bind_retry_ms_initial: 21,
@@ -495,6 +521,11 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
         assert_eq!(["a/b", "c/d", "a/bc", "node.kubernetes.io/not-ready"].map(startup), [true, true, false, true]);
         let wrong = from("newNodes: {startupTaints: [a/b, 'c d']}\n", Overrides::default()).unwrap_err().to_string();
         assert!(wrong.contains("newNodes.startupTaints[1]: \"c d\""), "{wrong}");
+        let wrong = from("newNodes: {knownLabels: [a/b, 'c d']}\n", Overrides::default()).unwrap_err().to_string();
+        assert!(wrong.contains("newNodes.knownLabels[1]: \"c d\""), "{wrong}");
+        let wrong =
+            from("topology: {levels: [a, b, c, d, e, f, g, h, i]}\n", Overrides::default()).unwrap_err().to_string();
+        assert!(wrong.contains("topology.levels: 9: at most 8 levels"), "{wrong}");
     }
 
     #[test]

@@ -62,6 +62,8 @@ pub struct File {
     pub preemption: Preemption,
     /// Nodes that an autoscaler adds.
     pub new_nodes: NewNodes,
+    /// The topology of the cluster.
+    pub topology: Topology,
     /// The owner kinds whose pods become gangs automatically.
     pub controllers: Controllers,
     /// The admission webhook, which sets the group references of new pods.
@@ -250,6 +252,16 @@ pub struct NewNodes {
     pub startup_taints: Vec<String>,
     /// How long after its creation such a node is waited for before preemption.
     pub ready_within: Span,
+    /// More labels whose values an autoscaler knows before it adds a node.
+    pub known_labels: Vec<String>,
+}
+
+/// The topology of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Topology {
+    /// Node labels that divide it into nested domains, widest first.
+    pub levels: Vec<String>,
 }
 
 /// The owner kinds whose pods become gangs automatically.
@@ -448,6 +460,7 @@ impl Default for File {
             reservations: Reservations::default(),
             preemption: Preemption::default(),
             new_nodes: NewNodes::default(),
+            topology: Topology::default(),
             controllers: Controllers::default(),
             webhook: Webhook::default(),
             bind_retry: Backoff { initial: ms(engine.bind_retry_ms_initial), max: ms(engine.bind_retry_ms_max) },
@@ -566,7 +579,7 @@ impl Default for Preemption {
 impl Default for NewNodes {
     fn default() -> Self {
         let rules = muster_engine::PreemptionRules::default();
-        Self { startup_taints: Vec::new(), ready_within: ms(rules.upcoming_node_wait_ms) }
+        Self { startup_taints: Vec::new(), ready_within: ms(rules.upcoming_node_wait_ms), known_labels: Vec::new() }
     }
 }
 

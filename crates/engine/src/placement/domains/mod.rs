@@ -77,21 +77,36 @@ pub(super) fn place(
     steps_max: u64,
 ) -> Verdict {
     let Some(target) = Target::of(transaction.cluster(), cache, request) else { return Verdict::Impossible };
-    let domains = target.domains(request);
-    let rooms = target.best_first(transaction.cluster(), cache, request, domains);
     let savepoint = transaction.savepoint();
-    let verdict = if is_exact(transaction.cluster(), request) {
-        match rooms.first() {
-            Some(best) if best.may_hold_minimum => place_alike(transaction, cache, request, &target, best),
-            _ => Verdict::Impossible,
-        }
+    let wanted = &target.topology.wanted;
+    let verdict = if wanted.required.is_none() && wanted.preferred.is_none() {
+        super::place_freely(transaction, cache, request, steps_max)
     } else {
-        try_each(transaction, cache, request, &target, (&rooms, steps_max))
+        place_in_domains(transaction, cache, request, &target, steps_max)
     };
     if verdict == Verdict::Placed {
         ranks::assign(transaction, savepoint, request, &target.tree);
     }
     verdict
+}
+
+/// The same, before the places are handed to the pods by rank.
+fn place_in_domains(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    target: &Target,
+    steps_max: u64,
+) -> Verdict {
+    let domains = target.domains(request);
+    let rooms = target.best_first(transaction.cluster(), cache, request, domains);
+    if !is_exact(transaction.cluster(), request) {
+        return try_each(transaction, cache, request, target, (&rooms, steps_max));
+    }
+    match rooms.first() {
+        Some(best) if best.may_hold_minimum => place_alike(transaction, cache, request, target, best),
+        _ => Verdict::Impossible,
+    }
 }
 
 /// Whether the room of a domain is the sum over its nodes, for all pods of the request.
