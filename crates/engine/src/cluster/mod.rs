@@ -130,6 +130,11 @@ impl Cluster {
         self.pods_by_uid.get(uid).copied()
     }
 
+    /// One past the highest pod slot.
+    pub(crate) fn pod_slots(&self) -> usize {
+        self.pods.bound()
+    }
+
     /// All pods in slot order.
     pub(crate) fn pods(&self) -> impl Iterator<Item = (PodId, &Pod)> {
         self.pods.iter().map(|(slot, pod)| (PodId(slot), pod))

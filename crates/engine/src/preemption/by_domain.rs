@@ -3,8 +3,11 @@
 //!
 //! Victims outside of a domain make no room in it, so each plan considers only the units that have pods there.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::plan::{NoPlan, Plan};
 use super::victim_unit::VictimUnit;
+use crate::placement::domains::DomainId;
 use crate::placement::{PlacementRequest, Within};
 
 /// For so many domains a plan is made, in the order of their rooms.
@@ -19,8 +22,10 @@ pub(super) fn cheapest(
 ) -> Result<Plan, NoPlan> {
     let all = domains.len();
     let (mut best, mut proven, mut why) = (None::<Plan>, all <= DOMAINS_MAX, NoPlan::NoVictims);
+    let mut units_by_domain = units_by_domain(units, &domains);
     for within in domains.into_iter().take(DOMAINS_MAX) {
-        let near: Vec<VictimUnit> = units.iter().filter(|unit| is_near(unit, &within)).cloned().collect();
+        let near = units_by_domain.remove(&within.domain).unwrap_or_default();
+        let near: Vec<VictimUnit> = near.into_iter().map(|unit| units[unit].clone()).collect();
         let request = PlacementRequest { within: Some(within), ..request.clone() };
         match plan(&request, &near) {
             Ok(plan) => {
@@ -46,8 +51,19 @@ pub(super) fn cheapest(
     }
 }
 
-fn is_near(unit: &VictimUnit, within: &Within) -> bool {
-    unit.pods.iter().any(|(_, node)| within.contains(*node))
+/// The units that have pods in a domain, for each of these domains of one level.
+fn units_by_domain(units: &[VictimUnit], domains: &[Within]) -> BTreeMap<DomainId, Vec<usize>> {
+    let mut near: BTreeMap<DomainId, Vec<usize>> = BTreeMap::new();
+    let Some(first) = domains.first() else { return near };
+    let (tree, depth) = (&first.tree, first.tree.depth(first.domain));
+    for (index, unit) in units.iter().enumerate() {
+        let domains: BTreeSet<DomainId> =
+            unit.pods.iter().filter_map(|(_, node)| tree.domain_at(*node, depth)).collect();
+        for domain in domains {
+            near.entry(domain).or_default().push(index);
+        }
+    }
+    near
 }
 
 /// Of two reasons, the one that leaves more hope.

@@ -14,8 +14,8 @@ use crate::cluster::class::PodClass;
 use crate::cluster::load::Load;
 use crate::filter::{self, View};
 use crate::model::ids::{ClassId, NodeId, PodId, ResourceId};
-use crate::placement::Within;
 use crate::placement::cache::Cache;
+use crate::placement::{self, Within};
 
 /// Marks a node that is not in the list.
 const NOT_LISTED: u32 = u32::MAX;
@@ -68,23 +68,16 @@ impl<'a> CapacityWithoutVictims<'a> {
         within: Option<&Within>,
         need: u64,
     ) -> Self {
-        let mut classes = Vec::new();
-        for (id, pod) in cluster.pods() {
-            classes.resize(id.slot(), class);
-            classes.push(pod.class);
-        }
         let mut capacity = Self {
             cluster,
             class: cluster.class(class),
-            classes,
+            classes: classes(cluster, class, within),
             nodes: Vec::new(),
             indices: vec![NOT_LISTED; cluster.node_slots()],
             total: 0,
             need: i64::try_from(need).unwrap_or(i64::MAX),
         };
-        let candidates = cache.candidates(cluster, class, priority);
-        let may_use = |node: &NodeId| within.is_none_or(|within| within.contains(*node));
-        for node in candidates.statically_feasible_nodes().filter(may_use) {
+        for node in placement::feasible_nodes(cluster, cache, class, priority, within) {
             let view = filter::view(cluster, node, priority);
             let copies = filter::copies_max(capacity.class, cluster.node(node), &view);
             capacity.indices[node.slot()] = capacity.nodes.len() as u32;
@@ -185,6 +178,20 @@ impl<'a> CapacityWithoutVictims<'a> {
             self.nodes[index].copies = copies;
         }
     }
+}
+
+/// By pod slot: the class of each pod, or of those within a domain.
+fn classes(cluster: &Cluster, class: ClassId, within: Option<&Within>) -> Vec<ClassId> {
+    let mut classes = vec![class; cluster.pod_slots()];
+    let mut set = |pod: PodId| classes[pod.slot()] = cluster.pod(pod).class;
+    match within {
+        None => cluster.pods().for_each(|(pod, _)| set(pod)),
+        Some(within) => {
+            let pods = within.nodes().iter().flat_map(|node| cluster.node(*node).pods.iter().copied());
+            pods.for_each(set);
+        }
+    }
+    classes
 }
 
 impl DryRun for CapacityWithoutVictims<'_> {

@@ -334,8 +334,8 @@ pub(crate) fn allows(
     request: &PlacementRequest,
     mut nodes: impl Iterator<Item = NodeId>,
 ) -> bool {
-    let Some(required) = required(cluster, cache, request) else { return true };
     let Some(first) = nodes.next() else { return true };
+    let Some(required) = required(cluster, cache, request) else { return true };
     let domain = required.into_iter().find(|within| within.contains(first));
     domain.is_some_and(|within| nodes.all(|node| within.contains(node)))
 }

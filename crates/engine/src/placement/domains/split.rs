@@ -1,5 +1,7 @@
 //! Splitting pods over the fewest domains: level by level, the largest first, and the tightest that holds the rest last.
 
+use std::collections::BTreeSet;
+
 use super::rooms::Rooms;
 use super::tree::{DomainId, Tree};
 use crate::model::ids::NodeId;
@@ -18,8 +20,9 @@ pub(super) fn split(
     for level in tree.depth(start)..depth {
         let parents = parts.iter().map(|(domain, _)| *domain).filter(|domain| tree.depth(*domain) == level);
         let children: Vec<DomainId> = parents.flat_map(|domain| tree.children(domain).iter().copied()).collect();
-        let is_held = |domain: DomainId| held.iter().any(|node| tree.contains(domain, *node));
-        let children = children.into_iter().map(|domain| (!is_held(domain), rooms.room(domain), domain)).collect();
+        let held: BTreeSet<DomainId> = held.iter().filter_map(|node| tree.domain_at(*node, level + 1)).collect();
+        let key = |domain: DomainId| (!held.contains(&domain), rooms.room(domain), domain);
+        let children = children.into_iter().map(key).collect();
         let (chosen, rest) = fewest(children, pods);
         parts = chosen;
         if rest > 0 {

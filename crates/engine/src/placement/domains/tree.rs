@@ -139,7 +139,7 @@ impl Tree {
         self.domains.len()
     }
 
-    pub(super) fn depth(&self, domain: DomainId) -> usize {
+    pub(crate) fn depth(&self, domain: DomainId) -> usize {
         self.domains[domain.index()].depth
     }
 
