@@ -46,7 +46,7 @@ pub(crate) fn explain_no_fit(
         }
     }
     let (nodes, rejections) = (cluster.nodes_present() as u32, counts.into_iter().collect());
-    let fit = FitError { nodes, rejections, reserved_only };
+    let fit = FitError { nodes, rejections, reserved_only, tied_claims: Vec::new() };
     (fit, nearest.map(|(_, id)| closest(cluster, pod_class, id, priority)))
 }
 

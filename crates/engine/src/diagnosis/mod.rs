@@ -3,6 +3,7 @@
 //! The messages are in `text`, the analysis in `examine`. A diagnosis names objects as users know them; it must not
 //! contain ids.
 
+pub(crate) mod claims;
 pub(crate) mod examine;
 mod text;
 
@@ -193,6 +194,24 @@ pub struct FitError {
     /// How many nodes have room and are only reserved for a group that has waited too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved_only: u32,
+    /// The claims that tie the pod, or one of the pods, to certain nodes, if nodes were rejected for that; at most three.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tied_claims: Vec<TiedClaim>,
+}
+
+/// A claim whose volume not all nodes can use.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TiedClaim {
+    /// The claim, as namespace and name.
+    pub claim: String,
+    /// The volume that it is bound to.
+    pub volume: Option<String>,
+    /// The node for which its volume is being provisioned; empty if it is bound.
+    pub selected_node: String,
+    /// How many nodes can use it.
+    pub nodes: u32,
+    /// Some of them.
+    pub examples: Vec<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]

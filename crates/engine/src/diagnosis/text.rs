@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use super::{
     Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, Preemption, Proof, Rejection, ResourceGap,
-    Shortfall, Victims, Waiting,
+    Shortfall, TiedClaim, Victims, Waiting,
 };
 use crate::model::pod::RefusalKind;
 
@@ -55,7 +55,24 @@ impl Display for FitError {
             self.rejections.iter().map(|(rejection, nodes)| format!("{nodes} {rejection}")).collect();
         // kube-scheduler sorts the reasons as text.
         parts.sort_unstable();
-        if parts.is_empty() { f.write_str(".") } else { write!(f, ": {}.", parts.join(", ")) }
+        if parts.is_empty() { f.write_str(".") } else { write!(f, ": {}.", parts.join(", ")) }?;
+        self.tied_claims.iter().try_for_each(|claim| write!(f, " {claim}"))
+    }
+}
+
+impl Display for TiedClaim {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "Claim {} ", self.claim)?;
+        let nodes = self.examples.join(", ");
+        match (&self.volume, self.nodes) {
+            (None, 0) => write!(f, "waits for a volume on node {}, which does not exist.", self.selected_node),
+            (None, _) => write!(f, "waits for a volume on node {}.", self.selected_node),
+            (Some(volume), 0) => write!(f, "is bound to volume {volume}, which no node can use."),
+            (Some(volume), count) if count as usize > self.examples.len() => {
+                write!(f, "is bound to volume {volume}, which {count} nodes can use, {nodes} among them.")
+            }
+            (Some(volume), _) => write!(f, "is bound to volume {volume}, which can be used on {nodes} only."),
+        }
     }
 }
 
@@ -386,7 +403,28 @@ mod tests {
 
     fn fit() -> FitError {
         let gpu = Rejection::Insufficient { resource: "nvidia.com/gpu".into() };
-        FitError { nodes: 12, rejections: vec![(Rejection::Taints, 8), (gpu, 4)], reserved_only: 0 }
+        FitError { nodes: 12, rejections: vec![(Rejection::Taints, 8), (gpu, 4)], ..FitError::default() }
+    }
+
+    #[test]
+    fn claims_that_tie_a_pod_to_nodes_are_named() {
+        let claim = |volume: Option<&str>, selected: &str, nodes, examples: &[&str]| {
+            TiedClaim {
+                claim: "ns/c".to_owned(),
+                volume: volume.map(str::to_owned),
+                selected_node: selected.to_owned(),
+                nodes,
+                examples: examples.iter().map(ToString::to_string).collect(),
+            }
+            .to_string()
+        };
+        assert_eq!(claim(None, "n1", 1, &["n1"]), "Claim ns/c waits for a volume on node n1.");
+        assert_eq!(claim(None, "n1", 0, &[]), "Claim ns/c waits for a volume on node n1, which does not exist.");
+        assert_eq!(claim(Some("v"), "", 0, &[]), "Claim ns/c is bound to volume v, which no node can use.");
+        let two = claim(Some("v"), "", 2, &["n1", "n2"]);
+        assert_eq!(two, "Claim ns/c is bound to volume v, which can be used on n1, n2 only.");
+        let many = claim(Some("v"), "", 9, &["n1", "n2", "n3"]);
+        assert_eq!(many, "Claim ns/c is bound to volume v, which 9 nodes can use, n1, n2, n3 among them.");
     }
 
     #[test]

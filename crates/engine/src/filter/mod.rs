@@ -30,6 +30,7 @@ use crate::model::plugin::FilterName;
 use kinds::Filter;
 pub(crate) use kinds::Reason;
 pub(crate) use view::{InterPodView, View, view};
+pub(crate) use volume_zone::is_in_zones;
 
 /// All filters in the order of their evaluation. A filter without a name cannot be disabled.
 static FILTERS: [(Option<FilterName>, Filter); 17] = [

@@ -20,7 +20,16 @@ const ZONE_LABELS: [&str; 4] = [
 
 fn is_in_zone(class: &PodClass, node: &Node) -> bool {
     let volumes = class.storage.as_deref().into_iter().flat_map(|demand| &demand.topologies);
-    let mut demands = volumes.flat_map(|volume| &volume.zones).peekable();
+    meets_all(volumes.flat_map(|volume| &volume.zones), node)
+}
+
+/// Whether a node is in the zones and regions of a volume.
+pub(crate) fn is_in_zones(zones: &[ZoneRequirement], node: &Node) -> bool {
+    meets_all(zones.iter(), node)
+}
+
+fn meets_all<'a>(zones: impl Iterator<Item = &'a ZoneRequirement>, node: &Node) -> bool {
+    let mut demands = zones.peekable();
     if demands.peek().is_none() || !ZONE_LABELS.iter().any(|label| node.labels.contains_key(*label)) {
         return true;
     }

@@ -56,7 +56,7 @@ impl Engine {
 
     fn pod_unschedulable(&mut self, id: PodId, (class, priority): PodShape, avoid: &[NodeId], preemption: Preemption) {
         self.clear_nomination(id);
-        let diagnosis = self.diagnose_pod(class, priority, avoid, preemption);
+        let diagnosis = self.diagnose_pod(id, (class, priority), avoid, preemption);
         let entity = Entity::Pod(id);
         self.queue.set_awaited_victims(entity, None);
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);

@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
 use crate::command::MemberVerdict;
 use crate::diagnosis::{
-    Closest, Diagnosis, DomainGap, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, examine,
+    Closest, Diagnosis, DomainGap, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, claims, examine,
 };
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
@@ -96,16 +96,16 @@ pub(super) struct GroupFailure {
 }
 
 impl Engine {
-    /// Why a single pod of this class is unschedulable. With avoided nodes the result is not cached: others may fit
+    /// Why a single pod is unschedulable. With avoided nodes the result is not cached: others may fit
     /// there.
     pub(super) fn diagnose_pod(
         &mut self,
-        class: ClassId,
-        priority: i32,
+        pod: PodId,
+        shape: PodShape,
         avoid: &[NodeId],
         preemption: Preemption,
     ) -> Diagnosis {
-        let shape = (class, priority);
+        let (class, priority) = shape;
         let cacheable = avoid.is_empty();
         let known =
             self.unschedulable.get(&self.cluster, shape).filter(|failure| cacheable && failure.room == 0).cloned();
@@ -115,11 +115,19 @@ impl Engine {
             CachedFailure { room: 0, room_if_not_reserved: None, room_when_empty, fit, closest }
         });
         let never = failure.room_when_empty == 0;
-        let (fit, closest) = (failure.fit.clone(), failure.closest.clone());
+        let (mut fit, closest) = (failure.fit.clone(), failure.closest.clone());
         if cacheable {
             self.unschedulable.put(&self.cluster, shape, failure);
         }
+        self.name_tied_claims(&mut fit, pod);
         Diagnosis::PodUnschedulable { fit, closest, never, preemption }
+    }
+
+    /// Names the claims of a pod because of which it was rejected by nodes. Classes do not have them.
+    fn name_tied_claims(&self, fit: &mut FitError, pod: PodId) {
+        if fit.rejections.iter().any(|(rejection, _)| claims::is_about_place(rejection)) {
+            fit.tied_claims = claims::tied_claims(&self.cluster, pod);
+        }
     }
 
     /// Whether an attempt is known to fail because the capacity for the group's only class is cached.
@@ -156,11 +164,16 @@ impl Engine {
     ) -> GroupFailure {
         let domain = self.closest_domain(id, request);
         let within = domain.as_ref().and_then(|(_, within)| within.clone());
-        let Evaluation { fits, fits_if_not_reserved, kinds } = match self.cached_failure(id, request) {
+        let Evaluation { fits, fits_if_not_reserved, mut kinds } = match self.cached_failure(id, request) {
             Some(failure) => shortfall_from_cache(&self.cluster, id, request, failure),
             None if domain.is_some() && within.is_none() => Evaluation::nothing_fits(request),
             None => self.evaluate_group(id, &PlacementRequest { within, ..request.clone() }),
         };
+        for (at, kind) in &mut kinds {
+            if let Some(pod) = request.lots[*at].pods.get(fits[*at]) {
+                self.name_tied_claims(&mut kind.fit, *pod);
+            }
+        }
         let needed = request.needs_total().max(1);
         let known = self.cached_failure(id, request).map(|failure| failure.room_when_empty < needed);
         let never = known.unwrap_or_else(|| self.never_fits(request));
@@ -194,7 +207,7 @@ impl Engine {
             held: group.total().placed(),
             waiting: group.waiting.len() as u32,
             would_fit: fits.iter().sum::<usize>() as u32,
-            kinds,
+            kinds: kinds.into_iter().map(|(_, kind)| kind).collect(),
             gap: None,
             later: None,
             domain: domain.map(|(gap, _)| Box::new(gap)),
@@ -245,12 +258,12 @@ impl Engine {
         let fits: Vec<usize> = request.lots.iter().map(|lot| placed(&lot.pods)).collect();
         let mut kinds = Vec::new();
         let refused =
-            order.iter().map(|at| (&request.lots[*at], fits[*at])).filter(|(lot, fits)| lot.pods.len() > *fits);
-        for (lot, fits) in refused.take(KINDS_MAX) {
+            order.iter().map(|at| (*at, &request.lots[*at], fits[*at])).filter(|(_, lot, fits)| lot.pods.len() > *fits);
+        for (at, lot, fits) in refused.take(KINDS_MAX) {
             let (fit, closest) =
                 examine::explain_no_fit(cluster, lot.class, request.priority, (&lot.avoid, request.within.as_ref()));
             let subset = group.rules[lot.subset].name.clone();
-            kinds.push(KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest });
+            kinds.push((at, KindShortfall { subset, pods: (lot.pods.len() - fits) as u32, fit, closest }));
         }
         let fits_if_not_reserved = if reserved_for_others.is_empty() {
             vec![0; request.lots.len()]
@@ -258,7 +271,7 @@ impl Engine {
             fits_on(&mut transaction, &mut self.cache, request, &reserved_for_others)
         };
         drop(transaction);
-        if let (true, Some(kind), Some(lot)) = (cacheable, kinds.first(), request.lots.first()) {
+        if let (true, Some(kind), Some(lot)) = (cacheable, kinds.first().map(|(_, kind)| kind), request.lots.first()) {
             let room_when_empty = examine::room_when_empty(&self.cluster, lot.class, u64::MAX);
             let (fit, closest) = (kind.fit.clone(), kind.closest.clone());
             let (room, room_if_not_reserved) = (sum(&fits), Some(sum(&fits_if_not_reserved)));
@@ -275,8 +288,8 @@ struct Evaluation {
     fits: Vec<usize>,
     /// How many more of each lot would fit on nodes that are reserved for other groups.
     fits_if_not_reserved: Vec<usize>,
-    /// What rejects the others.
-    kinds: Vec<KindShortfall>,
+    /// What rejects the others, with the number of their lot.
+    kinds: Vec<(usize, KindShortfall)>,
 }
 
 impl Evaluation {
@@ -319,7 +332,7 @@ fn shortfall_from_cache(
     let mut fits_if_not_reserved = Vec::new();
     let mut kinds = Vec::new();
     let mut all_fits = Vec::new();
-    for lot in &request.lots {
+    for (at, lot) in request.lots.iter().enumerate() {
         let fits = room.min(lot.pods.len());
         room -= fits;
         all_fits.push(fits);
@@ -329,12 +342,8 @@ fn shortfall_from_cache(
         fits_if_not_reserved.push(more);
         if left > 0 && kinds.len() < KINDS_MAX {
             let subset = cluster.group(id).rules[lot.subset].name.clone();
-            kinds.push(KindShortfall {
-                subset,
-                pods: left as u32,
-                fit: failure.fit.clone(),
-                closest: failure.closest.clone(),
-            });
+            let (fit, closest) = (failure.fit.clone(), failure.closest.clone());
+            kinds.push((at, KindShortfall { subset, pods: left as u32, fit, closest }));
         }
     }
     Evaluation { fits: all_fits, fits_if_not_reserved, kinds }

@@ -381,9 +381,16 @@ impl Engine {
         };
         match (seen, shown, choice) {
             (true, false, Some(Choice::Volume(_))) => Err("its volume is not reserved for it any more".to_owned()),
-            (true, false, _) => Err("its provisioner refused to provision a volume for the node".to_owned()),
+            (true, false, _) => {
+                Err(format!("{} refused to make a volume for the node", self.provisioner(binding.claim)))
+            }
             _ => Ok(BindingStep::Written { seen: shown }),
         }
+    }
+
+    /// The provisioner of a claim, for messages.
+    fn provisioner(&self, claim: ClaimId) -> String {
+        format!("the provisioner {}", self.cluster.storage.provisioner_of(claim))
     }
 
     /// Binds a pod that is not in a group as soon as its claims are bound.
@@ -532,11 +539,13 @@ impl Engine {
         let Some(late) = binding.claims.iter().find(|claim| claim.step != BindingStep::Bound) else { return };
         let claim = late.claim;
         let message = match (late.step, self.stage_of(id, claim)) {
-            (BindingStep::Pending, _) => "another claim of its group was not bound in time",
-            (_, Some(Stage::Shared | Stage::Provision)) => "no volume was provisioned in time",
-            _ => "it was not bound in time",
+            (BindingStep::Pending, _) => "another claim of its group was not bound in time".to_owned(),
+            (_, Some(Stage::Shared | Stage::Provision)) => {
+                format!("{} made no volume in time", self.provisioner(claim))
+            }
+            _ => "the volume controller did not bind it in time".to_owned(),
         };
-        self.fail_claim_of(id, claim, message);
+        self.fail_claim_of(id, claim, &message);
     }
 
     /// A claim cannot be bound: neither can the pods that use it.

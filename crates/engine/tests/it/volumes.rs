@@ -106,10 +106,14 @@ fn a_refused_claim_keeps_the_whole_gang_from_being_bound_and_the_next_decision_u
     fake.storage.provisioner = Provisioner::Refuses;
     fake.run_storage_controllers("c-2");
     assert_eq!(fake.bound(), [""; 0], "nothing is bound");
-    let about = |report: &&muster_engine::Report| matches!(&report.diagnosis, Diagnosis::VolumeBindFailed { claim, .. } if claim == "ns/c-2");
     fake.storage.provisioner = Provisioner::MakesFor(ZONE);
     fake.advance(60_000);
-    assert!(fake.reports.iter().any(|report| about(&report)), "the refusal is reported");
+    let refusal = Diagnosis::VolumeBindFailed {
+        claim: "ns/c-2".to_owned(),
+        node: refused_node.clone(),
+        message: "the provisioner example.com/csi refused to make a volume for the node".to_owned(),
+    };
+    assert!(fake.reports.iter().any(|report| report.diagnosis == refusal), "the refusal is reported");
     assert_eq!(fake.bound_count("a"), 3);
     assert_ne!(fake.node_of("a-2"), Some(refused_node), "the node that was refused is avoided");
 }
@@ -129,7 +133,7 @@ fn a_silent_provisioner_ends_the_placement_at_the_deadline() {
         Diagnosis::VolumeBindFailed { message, .. } => Some(message.clone()),
         _ => None,
     });
-    assert_eq!(late.as_deref(), Some("no volume was provisioned in time"));
+    assert_eq!(late.as_deref(), Some("the provisioner example.com/csi made no volume in time"));
 }
 
 #[test]
@@ -422,6 +426,38 @@ fn a_write_that_fails_is_sent_again_and_a_conflict_is_decided_again() {
     fake.observe(Observation::StorageWriteDone { claim: claim.clone(), outcome });
     fake.advance(60_000);
     assert_eq!(fake.bound(), ["p"]);
+}
+
+#[test]
+fn claims_that_tie_a_gang_to_nodes_without_room_are_named() {
+    let mut fake = cluster(&["a", "a", "b"], 1);
+    fake.storage_class("fast", "example.com/csi");
+    fake.storage.provisioner = Provisioner::MakesFor("kubernetes.io/hostname");
+    gang_with_claims(&mut fake, 2, "fast");
+    fake.settle();
+    assert_eq!(fake.bound_count("a"), 2);
+    let node = fake.node_of("a-0").expect("it is bound");
+    fake.remove("a-0");
+    fake.remove("a-1");
+    fake.pod_with("other", "", 1, |pod| pod.node = Some(node.clone()));
+    fake.pod_with_claims("a-0", "g", &["c-0"]);
+    fake.pod_with_claims("a-1", "g", &["c-1"]);
+    fake.settle();
+    let text = fake.reports.iter().rev().find_map(|report| match &report.diagnosis {
+        Diagnosis::GroupUnschedulable(shortfall) => Some(shortfall.to_string()),
+        _ => None,
+    });
+    let named = format!("Claim ns/c-0 is bound to volume volume-of-c-0, which can be used on {node} only.");
+    assert!(text.as_deref().is_some_and(|text| text.contains(&named)), "{text:?}");
+    fake.remove("a-0");
+    fake.remove("a-1");
+    fake.pod_with_claims("single", "", &["c-0"]);
+    fake.settle();
+    let text = fake.reports.iter().rev().find_map(|report| match &report.diagnosis {
+        Diagnosis::PodUnschedulable { fit, .. } => Some(fit.to_string()),
+        _ => None,
+    });
+    assert!(text.as_deref().is_some_and(|text| text.contains(&named)), "{text:?}");
 }
 
 #[test]

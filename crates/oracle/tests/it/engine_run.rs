@@ -218,5 +218,5 @@ pub(crate) fn recount(naive: &Naive, nodes: usize, class: &ClassSpec) -> FitErro
         }
     }
     rejections.sort_unstable();
-    FitError { nodes: nodes as u32, rejections, reserved_only: 0 }
+    FitError { nodes: nodes as u32, rejections, ..FitError::default() }
 }

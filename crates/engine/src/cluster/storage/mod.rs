@@ -129,7 +129,8 @@ impl Storage {
         self.volume_ids.get(name).copied()
     }
 
-    fn volume_by_name(&self, name: &str) -> Option<&VolumeSpec> {
+    /// The volume of this name, if it exists.
+    pub(crate) fn volume_by_name(&self, name: &str) -> Option<&VolumeSpec> {
         self.volume(*self.volume_ids.get(name)?).spec.as_deref()
     }
 
