@@ -133,7 +133,7 @@ impl Run {
             stop_recreating: false,
             stale: None,
             later: (seed % 3 == 1).then(|| Random::new(seed)),
-            topology: (!disturbed && seed % 4 == 2).then(|| Random::new(seed)),
+            topology: (seed % 4 == 2).then(|| Random::new(seed)),
             coverage: Coverage::default(),
         }
     }
