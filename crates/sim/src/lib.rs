@@ -4,10 +4,12 @@
 //! - `storm`: random runs under fault injection, checked against scheduling invariants.
 //! - `rounds`: JobSets and LeaderWorkerSets that compete for capacity and are deleted, recreated and restarted at
 //!   random.
+//! - `crash_points`: crashes at every single write of a start with volumes.
 //! - `tier`: how much of this a test run covers.
 //!
 //! Must not depend on how decisions are made: it only writes and reads API objects.
 
+pub mod crash_points;
 pub mod rounds;
 pub mod scenario;
 pub mod storm;

@@ -1,7 +1,7 @@
 //! Which claims of a pod tie it to certain nodes.
 //!
-//! kube-scheduler's reasons count nodes and name no claim. A pod whose volumes can be used only where it has no room can be
-//! helped by its user alone, who has to know which they are.
+//! kube-scheduler's reasons count nodes and name no claim. A pod whose volumes can be used only where it has no room can
+//! be helped by its user alone, who has to know which they are.
 
 use super::{Rejection, TiedClaim};
 use crate::cluster::Cluster;

@@ -194,7 +194,8 @@ pub struct FitError {
     /// How many nodes have room and are only reserved for a group that has waited too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub reserved_only: u32,
-    /// The claims that tie the pod, or one of the pods, to certain nodes, if nodes were rejected for that; at most three.
+    /// The claims that tie the pod, or one of the pods, to certain nodes, if nodes were rejected for that; at most
+    /// three.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tied_claims: Vec<TiedClaim>,
 }
