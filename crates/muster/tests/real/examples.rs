@@ -18,7 +18,8 @@ const LONG: Duration = Duration::from_secs(60);
 
 /// Nodes with capacity for all examples.
 const NODES: &str = r#"{"pools": [{
-    "name": "node", "count": 4, "capacity": {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "8"}
+    "name": "node", "count": 4, "capacity": {"cpu": "16", "memory": "64Gi", "pods": "110", "nvidia.com/gpu": "8"},
+    "labels": {"topology.kubernetes.io/zone": "zone-0"}
 }]}"#;
 
 /// `muster run`, stopped when dropped.
