@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::model::Millis;
 use crate::model::budget::BudgetSpec;
-use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::ids::{ClaimId, GroupId, NodeId, PodId};
 
 /// One change of the cluster. The state that it led to is in the cluster; an event only holds what is gone.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,6 +50,10 @@ pub(crate) enum ClusterEvent {
     BudgetChanged(Box<BudgetSpec>),
     /// Claims of this storage class may be bound on nodes where they could not be before.
     StorageChanged(String),
+    /// Claims that pods use have changed, or what they depend on.
+    ClaimChanged(ClaimId),
+    /// What a CSI driver publishes or requires has changed.
+    DriverChanged(String),
     /// A reservation ended.
     ReservationEnded { nodes: Vec<NodeId> },
 }

@@ -82,6 +82,9 @@ impl Cluster {
     /// Releases a class.
     pub(crate) fn release_class(&mut self, id: ClassId) {
         let Some(class) = self.classes.release(id) else { return };
+        if let Some(demand) = class.storage.as_deref() {
+            self.storage.forget_demand(demand);
+        }
         for (resource, _) in class.requests.iter() {
             self.resources.release(resource);
         }

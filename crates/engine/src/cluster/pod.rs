@@ -139,7 +139,7 @@ pub(crate) struct Pod {
     pub(crate) unusable: Option<Unusable>,
     /// What its placement has chosen for its claims, while it is assumed.
     pub(crate) volume_plan: Option<Box<VolumePlan>>,
-    /// The claims that are being bound before it is.
+    /// What it waits for before it is bound.
     pub(crate) volume_binding: Option<Box<VolumeBinding>>,
     /// Whether its group counts it as pending or on a node.
     pub(crate) counted_live: bool,
@@ -147,51 +147,17 @@ pub(crate) struct Pod {
     pub(crate) counted_taking: bool,
 }
 
-/// The claims of an assumed pod that are being bound, from the decision until all are.
+/// An assumed pod that waits for volumes, its own or those of others of its group, from the decision until it is bound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct VolumeBinding {
     /// When it began.
     pub(crate) since: Millis,
     /// When it is given up.
     pub(crate) deadline: Millis,
-    /// What is being written for each claim.
-    pub(crate) claims: Vec<ClaimBinding>,
-}
-
-impl VolumeBinding {
-    /// Whether all claims are bound.
-    pub(crate) fn is_done(&self) -> bool {
-        self.claims.iter().all(|claim| claim.step == BindingStep::Bound)
-    }
-}
-
-/// The binding of one claim.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct ClaimBinding {
-    /// Which claim.
-    pub(crate) claim: ClaimId,
-    /// How far it is.
-    pub(crate) step: BindingStep,
-    /// How often it was written.
-    pub(crate) tries: u32,
-}
-
-/// How far the binding of a claim is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BindingStep {
-    /// Not written yet: shared claims of the group are provisioned first.
-    Pending,
-    /// The write was sent.
-    Sent,
-    /// The write failed and is sent again at this time.
-    Retry(Millis),
-    /// It is written: the volume controller or a provisioner goes on.
-    Written {
-        /// The API has shown it.
-        seen: bool,
-    },
-    /// It is bound to a volume that the node can access.
-    Bound,
+    /// Its claims that are not bound yet.
+    pub(crate) open: Vec<ClaimId>,
+    /// Whether it had any; otherwise it waits for others of its group.
+    pub(crate) has_claims: bool,
 }
 
 /// An eviction by preemption.

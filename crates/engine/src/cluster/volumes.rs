@@ -6,38 +6,48 @@ use std::sync::Arc;
 use super::Cluster;
 use super::event::ClusterEvent;
 use super::pod::PodState;
-use super::storage::{Choice, StorageDemand, Unusable, VolumePlan};
+use super::storage::{CLAIMS_PER_POD_MAX, Choice, Concerned, Consumer, StorageDemand, Unusable, VolumePlan};
 use crate::model::ids::{ClaimId, ClassId, NodeId, PodId};
-use crate::model::storage::{ClaimUse, StorageObservation};
+use crate::model::storage::{ClaimUse, DriverSpec, StorageObservation};
 
 impl Cluster {
-    /// Sets the claims that a pod uses. Returns the other pods that use them or did.
+    /// Sets the claims that a pod uses. Returns the other pods that begin or cease to share a claim by that: for all
+    /// others it makes no difference how many there are.
     pub(crate) fn set_claims(&mut self, id: PodId, uses: &Arc<Vec<ClaimUse>>) -> BTreeSet<PodId> {
         let pod = self.pod(id);
         if pod.claims == *uses {
             return BTreeSet::new();
         }
         let (namespace, placed, old) = (pod.id.clone(), pod.state.node().is_some(), pod.claim_ids.clone());
-        let mut others = self.users_of(&old);
+        let mut others = BTreeSet::new();
         for claim in each_once(&old) {
             if placed {
                 self.storage.count_placed(claim, false);
             }
-            self.storage.remove_user(claim, id);
+            others.extend(self.storage.remove_user(claim, id));
         }
-        let new: Vec<ClaimId> =
-            uses.iter().map(|used| self.storage.add_user(&namespace.namespace, &used.claim, id)).collect();
+        let mut new = Vec::new();
+        for used in uses.iter().take(CLAIMS_PER_POD_MAX) {
+            let (claim, other) = self.storage.add_user(&namespace.namespace, &used.claim, id);
+            others.extend(other);
+            new.push(claim);
+        }
         if placed {
             for claim in each_once(&new) {
                 self.storage.count_placed(claim, true);
             }
         }
-        others.extend(self.users_of(&new));
         others.remove(&id);
         let pod = self.pod_mut(id);
         pod.claims = uses.clone();
         pod.claim_ids = new;
         others
+    }
+
+    /// The pods that cease to share a claim when this one is removed.
+    pub(crate) fn left_alone_without(&self, id: PodId) -> BTreeSet<PodId> {
+        let claims = each_once(&self.pod(id).claim_ids).into_iter().map(|claim| &self.storage.claim(claim).users);
+        claims.filter(|users| users.len() == 2).flatten().copied().filter(|pod| *pod != id).collect()
     }
 
     /// All pods that use any of these claims.
@@ -51,77 +61,81 @@ impl Cluster {
         if pod.claims.is_empty() {
             return (None, None);
         }
-        let (namespace, uid) = (pod.id.namespace.as_str(), pod.id.uid.as_str());
-        let (demand, unusable) = self.storage.demand(&pod.id.name, (namespace, uid), &pod.claims, &pod.claim_ids);
+        let consumer = Consumer { namespace: &pod.id.namespace, name: &pod.id.name, uid: &pod.id.uid };
+        let demand = self.storage.demand(&pod.claims, &pod.claim_ids);
+        let unusable = self.storage.unusable(consumer, &pod.claims, &pod.claim_ids);
         ((!demand.is_empty()).then(|| Arc::new(demand)), unusable)
     }
 
-    /// Applies a change of an object of storage. Returns the pods whose demand may have changed.
-    pub(crate) fn apply_storage(&mut self, observation: StorageObservation) -> BTreeSet<PodId> {
-        let mut classes = Vec::new();
+    /// Applies a change of an object of storage. Returns the pods that use what has changed, and whether their demand
+    /// may have changed.
+    pub(crate) fn apply_storage(&mut self, observation: StorageObservation) -> (BTreeSet<PodId>, bool) {
         let mut nodes = Vec::new();
-        let claims = match observation {
-            StorageObservation::ClaimSeen(spec) => self.storage.set_claim(spec),
-            StorageObservation::ClaimGone(namespace, name) => self.storage.remove_claim(&namespace, &name),
+        let mut concerned = Concerned::default();
+        match observation {
+            StorageObservation::ClaimSeen(spec) => concerned = self.storage.set_claim(spec),
+            StorageObservation::ClaimGone(namespace, name) => concerned = self.storage.remove_claim(&namespace, &name),
             StorageObservation::VolumeSeen(spec) => {
-                classes.push(spec.kind.storage_class.clone());
-                nodes = self.storage.nodes_with(&spec.name);
-                self.storage.set_volume(spec)
+                let (name, class) = (spec.name.clone(), spec.kind.storage_class.clone());
+                let (of_volume, is_offered) = self.storage.set_volume(spec);
+                if !of_volume.only_version {
+                    nodes = self.storage.nodes_with(&name);
+                }
+                self.events.extend(is_offered.then_some(ClusterEvent::StorageChanged(class)));
+                concerned = of_volume;
             }
             StorageObservation::VolumeGone(name) => {
                 nodes = self.storage.nodes_with(&name);
-                self.storage.remove_volume(&name)
+                concerned = self.storage.remove_volume(&name);
             }
             StorageObservation::ClassSeen(spec) => {
-                classes.push(spec.name.clone());
-                self.storage.set_class(spec)
+                self.events.push(ClusterEvent::StorageChanged(spec.name.clone()));
+                concerned = self.storage.set_class(spec);
             }
-            StorageObservation::ClassGone(name) => self.storage.remove_class(&name),
+            StorageObservation::ClassGone(name) => concerned = self.storage.remove_class(&name),
             StorageObservation::NodeDriversSeen(spec) => {
                 let node = spec.node.clone();
                 nodes.extend(self.storage.set_node_drivers(spec).then_some(node));
-                Vec::new()
             }
             StorageObservation::NodeDriversGone(node) => {
                 nodes.extend(self.storage.remove_node_drivers(&node).then_some(node));
-                Vec::new()
             }
             StorageObservation::DriverSeen(spec) => {
                 let name = spec.name.clone();
-                classes = self.storage.set_driver(&name, Some(spec));
-                self.storage.claims_of_driver(&name)
+                self.set_driver(name, Some(spec));
             }
-            StorageObservation::DriverGone(name) => {
-                classes = self.storage.set_driver(&name, None);
-                self.storage.claims_of_driver(&name)
-            }
+            StorageObservation::DriverGone(name) => self.set_driver(name, None),
             StorageObservation::CapacitySeen(spec) => {
-                classes = self.storage.set_capacity(spec);
-                Vec::new()
+                let class = self.storage.set_capacity(spec);
+                self.events.extend(class.map(|class| ClusterEvent::StorageChanged(class.to_string())));
             }
-            StorageObservation::CapacityGone(namespace, name) => {
-                classes = self.storage.remove_capacity(namespace, name);
-                Vec::new()
-            }
+            StorageObservation::CapacityGone(namespace, name) => self.storage.remove_capacity(&(namespace, name)),
             StorageObservation::AttachmentSeen(spec) => {
-                nodes = self.storage.set_attachment(spec);
-                Vec::new()
+                // That helps nobody.
+                for name in self.storage.set_attachment(spec) {
+                    if let Some(node) = self.node_id(&name) {
+                        self.touch(node, false);
+                    }
+                }
             }
-            StorageObservation::AttachmentGone(name) => {
-                nodes = self.storage.remove_attachment(&name);
-                Vec::new()
-            }
-        };
+            StorageObservation::AttachmentGone(name) => nodes = self.storage.remove_attachment(&name),
+        }
         for node in nodes.iter().filter_map(|node| self.node_id(node)).collect::<BTreeSet<NodeId>>() {
             self.touch(node, false);
             self.events.push(ClusterEvent::NodeChanged(node));
         }
-        let users = self.users_of(&claims);
-        if !classes.is_empty() || !users.is_empty() {
+        let (users, changed) = (self.users_of(&concerned.claims), !concerned.only_version);
+        if changed {
             self.version += 1;
+            self.events.extend(concerned.claims.into_iter().map(ClusterEvent::ClaimChanged));
         }
-        self.events.extend(classes.into_iter().map(ClusterEvent::StorageChanged));
-        users
+        (users, changed)
+    }
+
+    fn set_driver(&mut self, name: String, spec: Option<DriverSpec>) {
+        if self.storage.set_driver(&name, spec) {
+            self.events.push(ClusterEvent::DriverChanged(name));
+        }
     }
 
     /// Whether a node has room for the claims of a pod, as far as they are to be bound.
@@ -179,8 +193,13 @@ impl Cluster {
 
     /// Whether a pod that uses a claim is on a node.
     pub(crate) fn is_used_on(&self, claim: ClaimId, node: NodeId) -> bool {
-        let mut users = self.storage.claim(claim).users.iter();
-        users.any(|pod| self.pod(*pod).state.node() == Some(node))
+        let users = &self.storage.claim(claim).users;
+        let is_there = |pod: &PodId| self.pod(*pod).state.node() == Some(node);
+        match self.storage.shared_volume(claim) {
+            // It may have very many users; the load of the node lists such volumes.
+            Some(volume) => self.node(node).load.attached.as_deref().is_some_and(|load| load.has_shared(&volume)),
+            None => users.iter().any(is_there),
+        }
     }
 
     /// The nodes to which volumes are attached that no pod there uses any more.

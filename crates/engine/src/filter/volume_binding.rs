@@ -14,14 +14,14 @@ pub(super) const ACCESS: Filter =
     Filter::Static(StaticFilter { passes: is_accessible, reason: Reason::VolumeAffinity });
 pub(super) const UNBOUND: Filter = Filter::Load(LoadFilter { passes, copies_max, reasons });
 
-fn all_exist(class: &PodClass, _: &Node) -> bool {
-    class.storage.as_deref().is_none_or(|demand| !demand.volume_missing)
+/// A missing volume is not reported where one that comes before it is not accessible.
+fn all_exist(class: &PodClass, node: &Node) -> bool {
+    class.storage.as_deref().is_none_or(|demand| !demand.volume_missing) || !is_accessible(class, node)
 }
 
 fn is_accessible(class: &PodClass, node: &Node) -> bool {
-    let volumes = class.storage.as_deref().into_iter().flat_map(|demand| &demand.topologies);
-    let mut terms = volumes.filter_map(|volume| volume.required_terms.as_ref());
-    terms.all(|terms| terms.iter().any(|term| term.matches(&node.name, &node.labels)))
+    let mut volumes = class.storage.as_deref().into_iter().flat_map(|demand| &demand.affinities);
+    volumes.all(|terms| terms.iter().any(|term| term.matches(&node.name, &node.labels)))
 }
 
 fn mismatch(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Mismatch> {
@@ -29,6 +29,7 @@ fn mismatch(class: &PodClass, node: &Node, view: &View<'_>) -> Option<Mismatch> 
     if demand.unbound.is_empty() || view.without_pods() {
         return None;
     }
+    view.cluster.steps.add(demand.unbound.len());
     view.cluster.storage.choose(demand, node).err()
 }
 
@@ -42,7 +43,7 @@ fn copies_max(class: &PodClass, node: &Node, view: &View<'_>) -> i64 {
     }
     let Some(demand) = class.storage.as_deref().filter(|_| !view.without_pods()) else { return i64::MAX };
     let on_one_node = crate::model::resources::PODS_PER_NODE_MAX;
-    match view.cluster.storage.copies_max(demand, on_one_node) {
+    match view.cluster.storage.copies_on_node_max(demand, node, on_one_node) {
         copies if copies < on_one_node => copies as i64,
         _ => i64::MAX,
     }
@@ -64,23 +65,23 @@ mod tests {
     use crate::model::class::ClassSpec;
     use crate::model::labels::{LabelOperator, NodeTerm, Requirement};
     use crate::model::resources::Requests;
-    use crate::model::storage::VolumeTopology;
 
     #[test]
     fn every_volume_must_be_accessible() {
         let on = |host: &str| {
             let is = Requirement { key: "host".to_owned(), operator: LabelOperator::In(vec![host.to_owned()]) };
-            let terms = vec![NodeTerm { labels: vec![is], names: Vec::new() }];
-            VolumeTopology { required_terms: Some(terms), zones: Vec::new() }
+            vec![NodeTerm { labels: vec![is], names: Vec::new() }]
         };
-        let class = |topologies| {
+        let class = |affinities, volume_missing| {
             let class = PodClass::independent(Arc::new(ClassSpec::default()), Requests::default());
-            let demand = StorageDemand { topologies, ..StorageDemand::default() };
+            let demand = StorageDemand { affinities, volume_missing, ..StorageDemand::default() };
             PodClass { storage: Some(Arc::new(demand)), ..class }
         };
         let labels = [("host".to_owned(), "a".to_owned())].into();
         let here = Node { labels, ..Node::default() };
-        assert!(is_accessible(&class(vec![on("a"), VolumeTopology::default()]), &here));
-        assert!(!is_accessible(&class(vec![on("a"), on("b")]), &here));
+        assert!(is_accessible(&class(vec![on("a")], false), &here));
+        assert!(!is_accessible(&class(vec![on("a"), on("b")], false), &here));
+        assert!(!all_exist(&class(vec![on("a")], true), &here));
+        assert!(all_exist(&class(vec![on("b")], true), &here), "the other reason is enough");
     }
 }

@@ -19,8 +19,7 @@ const ZONE_LABELS: [&str; 4] = [
 ];
 
 fn is_in_zone(class: &PodClass, node: &Node) -> bool {
-    let volumes = class.storage.as_deref().into_iter().flat_map(|demand| &demand.topologies);
-    meets_all(volumes.flat_map(|volume| &volume.zones), node)
+    meets_all(class.storage.as_deref().into_iter().flat_map(|demand| &demand.zones), node)
 }
 
 /// Whether a node is in the zones and regions of a volume.
@@ -48,11 +47,10 @@ mod tests {
     use crate::cluster::storage::StorageDemand;
     use crate::model::class::ClassSpec;
     use crate::model::resources::Requests;
-    use crate::model::storage::VolumeTopology;
 
-    fn class(topologies: Vec<VolumeTopology>) -> PodClass {
+    fn class(zones: Vec<ZoneRequirement>) -> PodClass {
         let class = PodClass::independent(Arc::new(ClassSpec::default()), Requests::default());
-        let demand = StorageDemand { topologies, ..StorageDemand::default() };
+        let demand = StorageDemand { zones, ..StorageDemand::default() };
         PodClass { storage: Some(Arc::new(demand)), ..class }
     }
 
@@ -68,7 +66,7 @@ mod tests {
             keys: keys.map(str::to_owned).to_vec(),
             values: ["a".to_owned(), "b".to_owned()].into(),
         }];
-        let class = class(vec![VolumeTopology { required_terms: None, zones }]);
+        let class = class(zones);
         assert!(is_in_zone(&class, &node(&[(keys[1], "b")])) && is_in_zone(&class, &node(&[(keys[0], "a")])));
         assert!(!is_in_zone(&class, &node(&[(keys[1], "c")])));
         assert!(!is_in_zone(&class, &node(&[("topology.kubernetes.io/region", "a")])), "it has regions, but no zone");

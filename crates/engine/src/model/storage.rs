@@ -101,6 +101,13 @@ pub struct ClaimSpec {
     pub owner_pod: String,
 }
 
+impl ClaimSpec {
+    /// Whether it is bound to a volume.
+    pub fn is_bound(&self) -> bool {
+        self.bind_completed && !self.volume.is_empty()
+    }
+}
+
 /// A PersistentVolume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

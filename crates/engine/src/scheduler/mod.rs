@@ -40,7 +40,7 @@ use crate::command::Command;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
-use crate::model::ids::{ClassId, GroupId, PodId};
+use crate::model::ids::{ClaimId, ClassId, GroupId, PodId};
 use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
 use crate::observation::Observation;
@@ -55,7 +55,7 @@ pub use pending_counts::{Pending, PendingCount};
 use report_dedup::ReportDedup;
 use reservation::{Reservation, VainReservations};
 use unschedulable_cache::UnschedulableCache;
-use volume_binding::BindingVolumes;
+use volume_binding::VolumeBindings;
 pub use volume_binding::VolumeEvent;
 
 /// An event caused by the passage of time alone. A timer whose cause is gone does nothing.
@@ -69,8 +69,8 @@ pub(crate) enum Timer {
     RetryBind(PodId),
     /// The claims of a placed pod are not bound in time.
     VolumeDeadline(PodId),
-    /// Writes to claims or volumes are sent again.
-    RetryVolume(PodId),
+    /// The write for a claim is sent again.
+    RetryClaim(ClaimId),
     /// The delete that rolls back a bind is sent again.
     RetryRollBack(PodId),
     /// The eviction is sent again.
@@ -109,12 +109,10 @@ pub struct Engine {
     /// By UID: pods that were gone before the outcome of their eviction was known, with the group that is evicted as a
     /// whole and its preemptor. The outcome decides whether the eviction of the unit has started.
     gone_before_outcome: BTreeMap<String, (GroupId, Arc<Subject>)>,
-    binding_volumes: BindingVolumes,
-    /// Pods whose claims are being bound and have changed since the last decision, and groups of such pods.
-    volumes_changed: BTreeSet<PodId>,
-    volume_groups_changed: BTreeSet<GroupId>,
-    /// Of the last call.
+    volumes: VolumeBindings,
+    /// Of the last call: what has ended about volumes, and the claims that failed.
     volume_events: Vec<VolumeEvent>,
+    failed_claims: BTreeSet<ClaimId>,
     /// By UID: pods that were refused because there is no room for the names of the resources that they request.
     refused_requests: BTreeMap<String, PodSpec>,
     pub(crate) reservation: Option<Reservation>,
@@ -179,10 +177,9 @@ impl Engine {
             awaiting_nodes: BTreeSet::new(),
             evictions_to_retry: BTreeSet::new(),
             gone_before_outcome: BTreeMap::new(),
-            binding_volumes: BindingVolumes::new(),
-            volumes_changed: BTreeSet::new(),
-            volume_groups_changed: BTreeSet::new(),
+            volumes: VolumeBindings::default(),
             volume_events: Vec::new(),
+            failed_claims: BTreeSet::new(),
             refused_requests: BTreeMap::new(),
             reservation: None,
             kept_rooms: KeptRooms::default(),
@@ -198,7 +195,7 @@ impl Engine {
     /// Applies an observation. An error names what was not applied; everything else was.
     pub fn observe(&mut self, now: Millis, observation: Observation) -> Result<(), ValidationError> {
         self.now = self.now.max(now);
-        self.volume_events.clear();
+        self.forget_volume_events();
         let applied = self.apply_observation(observation);
         self.handle_events();
         applied
@@ -207,7 +204,7 @@ impl Engine {
     /// Runs one step: due timers, then one scheduling attempt for the head of the queue.
     pub fn decide(&mut self, now: Millis) -> Vec<Command> {
         self.now = self.now.max(now);
-        self.volume_events.clear();
+        self.forget_volume_events();
         if !std::mem::replace(&mut self.has_decided, true) {
             self.forget_starts_without_members();
             self.keep_room_for_found_groups();
@@ -249,8 +246,7 @@ impl Engine {
 
     /// When `decide` has work to do: not later than now if it has work already, `None` if it depends on an observation.
     pub fn next_wakeup(&self) -> Option<Millis> {
-        let volumes_changed = !self.volumes_changed.is_empty() || !self.volume_groups_changed.is_empty();
-        if !self.outbox.is_empty() || volumes_changed {
+        if !self.outbox.is_empty() || self.volumes.has_changes() {
             return Some(self.now);
         }
         let timer = self.timers.first().map(|(due, _)| *due);
@@ -266,6 +262,11 @@ impl Engine {
     /// What has ended about the volumes of placed pods in the last `observe` or `decide`.
     pub fn volume_events(&self) -> &[VolumeEvent] {
         &self.volume_events
+    }
+
+    fn forget_volume_events(&mut self) {
+        self.volume_events.clear();
+        self.failed_claims.clear();
     }
 
     /// The latest diagnosis of a pod or group, if there is one.
@@ -290,7 +291,7 @@ impl Engine {
                 Timer::DesiredCount(group) => self.desired_wait_over(group, due),
                 Timer::RetryBind(pod) => self.retry_bind(pod, due),
                 Timer::VolumeDeadline(pod) => self.on_volume_deadline(pod, due),
-                Timer::RetryVolume(pod) => self.retry_volumes(pod, due),
+                Timer::RetryClaim(claim) => self.retry_claim(claim, due),
                 Timer::RetryRollBack(pod) => self.retry_roll_back(pod, due),
                 Timer::RetryEviction(pod) => self.retry_eviction(pod),
                 Timer::Unmark(pod) => self.unmark(pod),

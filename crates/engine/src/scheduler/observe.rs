@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Engine;
 use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
-use crate::cluster::storage::StorageDemand;
+use crate::cluster::storage::{StorageDemand, Unusable};
 use crate::model::class::ClassSpec;
 use crate::model::group::{GroupKey, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId, PodId};
@@ -321,19 +321,13 @@ impl Engine {
     pub(super) fn refresh_demand(&mut self, id: PodId) {
         let Some(pod) = self.cluster.pod_if_any(id) else { return };
         let spec = self.cluster.class(pod.class).spec.clone();
-        let changed = self.replace_class(id, &spec);
-        if self.update_usability(id) || changed {
+        if self.replace_class(id, &spec) {
             self.review_after_change(id);
         }
     }
 
     /// Updates why the claims of a pod cannot be used. Returns whether that has changed.
-    fn update_usability(&mut self, id: PodId) -> bool {
-        let pod = self.cluster.pod(id);
-        if pod.claim_ids.is_empty() && pod.unusable.is_none() {
-            return false;
-        }
-        let (_, unusable) = self.cluster.demand_of(id);
+    fn update_usability(&mut self, id: PodId, unusable: Option<Unusable>) -> bool {
         let (pod, now) = (self.cluster.pod(id), self.now);
         if pod.unusable == unusable {
             return false;
@@ -383,12 +377,17 @@ impl Engine {
             self.cluster.set_labels(id, &spec.labels);
         }
         self.replace_class(id, &spec.class);
-        self.update_usability(id);
     }
 
-    /// Gives a pod the class of this spec and of what its claims require. Returns whether it was another one.
+    /// Gives a pod the class of this spec and of what its claims require. Returns whether it was another one, or
+    /// whether the claims can be used is another answer.
     fn replace_class(&mut self, id: PodId, spec: &Arc<ClassSpec>) -> bool {
-        let (storage, _) = self.cluster.demand_of(id);
+        let (storage, unusable) = self.cluster.demand_of(id);
+        let is_other = self.assign_class(id, spec, storage);
+        self.update_usability(id, unusable) || is_other
+    }
+
+    fn assign_class(&mut self, id: PodId, spec: &Arc<ClassSpec>, storage: Option<Arc<StorageDemand>>) -> bool {
         let new = self.acquire_class(spec, self.cluster.pod(id).label_set, storage);
         let old = self.cluster.pod(id).class;
         if new == old {
@@ -542,9 +541,9 @@ impl Engine {
         self.record_gone_before_outcome(id);
         let node = self.cluster.pod(id).state.node();
         self.end_volume_binding(id);
-        let others = self.cluster.users_of(&self.cluster.pod(id).claim_ids);
+        let others = self.cluster.left_alone_without(id);
         let pod = self.cluster.remove_pod(id);
-        for other in others.into_iter().filter(|other| *other != id) {
+        for other in others {
             self.refresh_demand(other);
         }
         if pod.ours && node.is_none() {

@@ -83,10 +83,10 @@ impl Engine {
     /// The placements below this priority that wait for volumes, the least important first.
     fn waiting_placements_below(&self, priority: i32) -> Vec<WaitingPlacement> {
         let mut waiting: Vec<(i32, Entity)> = Vec::new();
-        for (group, pods) in self.binding_volumes() {
+        for (group, placed) in self.volumes.all() {
             match group {
                 Some(group) => waiting.push((self.cluster.group_priority(*group), Entity::Group(*group))),
-                None => waiting.extend(pods.iter().map(|pod| (self.cluster.pod(*pod).priority, Entity::Pod(*pod)))),
+                None => waiting.extend(placed.pods().map(|pod| (self.cluster.pod(pod).priority, Entity::Pod(pod)))),
             }
         }
         waiting.retain(|(of, _)| *of < priority);

@@ -12,9 +12,10 @@ use std::collections::BTreeSet;
 use super::Engine;
 use crate::cluster::event::ClusterEvent;
 use crate::cluster::pod::Pod;
+use crate::cluster::storage::{Storage, StorageDemand};
 use crate::filter;
 use crate::model::budget::BudgetSpec;
-use crate::model::ids::{GroupId, NodeId, PodId};
+use crate::model::ids::{ClaimId, GroupId, NodeId, PodId};
 use crate::placement;
 use crate::queue::{Entity, PodShape};
 
@@ -46,6 +47,7 @@ impl Engine {
             ClusterEvent::NominationCleared(node) => self.activate_for_node(node),
             ClusterEvent::NodeDeleted(node) => {
                 self.recheck_plans_on(node);
+                self.note_volume_changes_on(node);
                 self.activate_for_domains();
             }
             ClusterEvent::UpcomingNodeSettled => self.activate_waiting_for_nodes(),
@@ -76,6 +78,8 @@ impl Engine {
             }
             ClusterEvent::BudgetChanged(budget) => self.activate_for_budget(&budget),
             ClusterEvent::StorageChanged(class) => self.activate_for_storage(&class),
+            ClusterEvent::ClaimChanged(claim) => self.activate_for_claim(claim),
+            ClusterEvent::DriverChanged(driver) => self.activate_for_driver(&driver),
             ClusterEvent::ReservationEnded { nodes } => {
                 self.activate_for_nodes(nodes);
                 self.activate_starving();
@@ -204,12 +208,30 @@ impl Engine {
 
     /// Volumes of a storage class can be bound or provisioned: activates entities with claims of that class.
     fn activate_for_storage(&mut self, class: &str) {
+        self.activate_by_demand(|_, demand| demand.asked.contains_key(class));
+    }
+
+    /// A CSI driver may be required on fewer nodes, or limit what is provisioned to less: activates entities that
+    /// depend on it.
+    fn activate_for_driver(&mut self, driver: &str) {
+        self.activate_by_demand(|storage, demand| storage.depends_on_driver(demand, driver));
+    }
+
+    fn activate_by_demand(&mut self, may_fit: impl Fn(&Storage, &StorageDemand) -> bool) {
         for shape in self.parked_shapes() {
             let demand = self.cluster.class(shape.0).storage.as_deref();
-            let mut unbound = demand.into_iter().flat_map(|demand| &demand.unbound);
-            if unbound.any(|claim| claim.kind.storage_class == class) {
+            if demand.is_some_and(|demand| may_fit(&self.cluster.storage, demand)) {
                 self.queue.activate(shape, self.now);
             }
+        }
+    }
+
+    /// A claim has changed, or the volume that it is bound to or reserved: activates the entities that use it.
+    fn activate_for_claim(&mut self, claim: ClaimId) {
+        let users = self.cluster.storage.claim_if_any(claim).map(|claim| claim.users.clone()).unwrap_or_default();
+        for pod in users {
+            let entity = self.cluster.pod(pod).group.map_or(Entity::Pod(pod), Entity::Group);
+            self.queue.activate_parked(entity, self.now);
         }
     }
 

@@ -120,6 +120,11 @@ impl FakeCluster {
         self.storage_seen(StorageObservation::ClaimGone("ns".into(), name.into()));
     }
 
+    pub(crate) fn remove_volume(&mut self, name: &str) {
+        self.storage.volumes.remove(name);
+        self.storage_seen(StorageObservation::VolumeGone(name.into()));
+    }
+
     /// A volume that claims can be bound to.
     pub(crate) fn volume(&mut self, name: &str, class: &str, bytes: i64, topology: VolumeTopology) {
         self.put_volume(VolumeSpec {

@@ -42,5 +42,7 @@ mod topology_spread;
 mod upcoming_nodes;
 mod victim_units;
 mod victims_timeout;
+mod volume_binding;
+mod volume_wakeups;
 mod volumes;
 mod whole_groups;

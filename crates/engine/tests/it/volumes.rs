@@ -371,7 +371,7 @@ fn a_claim_that_cannot_be_used_holds_its_pod_with_the_words_of_kube_scheduler() 
         ..claim.clone()
     });
     fake.settle();
-    assert!(text(&fake).contains("bound to non-existent pv(s)"), "{}", text(&fake));
+    assert!(text(&fake).contains("persistentvolume \"v\" not found"), "{}", text(&fake));
     fake.volume("v", "none", 1, VolumeTopology::default());
     fake.advance(20_000);
     assert_eq!(fake.bound(), ["p"]);

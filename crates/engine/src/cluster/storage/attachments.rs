@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::demand::AttachedVolume;
 use super::{Storage, StorageDemand};
 use crate::cluster::node::Node;
 use crate::model::ids::{ClaimId, NodeId};
@@ -17,7 +18,7 @@ pub(crate) struct Attached {
     /// Volumes that a single pod uses, by driver.
     own: BTreeMap<Arc<str>, u32>,
     /// Volumes that several pods use, by driver and handle, with the number of their pods on the node.
-    shared: BTreeMap<(Arc<str>, Arc<str>), u32>,
+    shared: BTreeMap<AttachedVolume, u32>,
 }
 
 impl Attached {
@@ -46,6 +47,11 @@ impl Attached {
         self.own.is_empty() && self.shared.is_empty()
     }
 
+    /// Whether a pod uses this volume, which several pods use.
+    pub(crate) fn has_shared(&self, volume: &AttachedVolume) -> bool {
+        self.shared.contains_key(volume)
+    }
+
     fn of_driver(&self, driver: &str) -> u32 {
         let shared = self.shared.keys().filter(|(of, _)| **of == *driver).count() as u32;
         self.own.get(driver).copied().unwrap_or(0) + shared
@@ -61,6 +67,12 @@ fn subtract<K: Ord>(counts: &mut BTreeMap<K, u32>, key: &K, by: u32) {
 }
 
 impl Storage {
+    /// The volume of a claim that several pods use, if it is attached.
+    pub(crate) fn shared_volume(&self, id: ClaimId) -> Option<AttachedVolume> {
+        let claim = self.claim(id);
+        claim.spec.as_deref().filter(|_| claim.users.len() > 1).and_then(|spec| self.attached_volume(spec))
+    }
+
     /// How many more pods of a demand can have their volumes attached to a node with this load, counted up to `enough`.
     pub(crate) fn attachable_copies(
         &self,
@@ -136,6 +148,7 @@ impl Storage {
         let mut concerned = self.remove_attachment(&spec.name);
         let volumes = self.attached_to.entry(spec.node.clone()).or_default();
         *volumes.entry(spec.volume.clone()).or_default() += 1;
+        self.nodes_of_volume.entry(spec.volume.clone()).or_default().insert(spec.node.clone());
         concerned.push(spec.node.clone());
         self.attachments.insert(spec.name.clone(), spec);
         concerned
@@ -145,6 +158,9 @@ impl Storage {
         let Some(spec) = self.attachments.remove(name) else { return Vec::new() };
         if let Some(volumes) = self.attached_to.get_mut(&spec.node) {
             subtract(volumes, &spec.volume, 1);
+            if !volumes.contains_key(&spec.volume) {
+                super::remove_from(&mut self.nodes_of_volume, &spec.volume, &spec.node);
+            }
             if volumes.is_empty() {
                 self.attached_to.remove(&spec.node);
             }
@@ -168,45 +184,30 @@ impl Storage {
 
     /// The nodes to which a volume is attached.
     pub(in crate::cluster) fn nodes_with(&self, volume: &str) -> Vec<String> {
-        let attached = self.attached_to.iter().filter(|(_, volumes)| volumes.contains_key(volume));
-        attached.map(|(node, _)| node.clone()).collect()
+        self.nodes_of_volume.get(volume).into_iter().flatten().cloned().collect()
     }
 
     // Capacity.
 
-    /// Free capacity is published. Returns the storage classes that are concerned.
-    pub(in crate::cluster) fn set_capacity(&mut self, spec: CapacitySpec) -> Vec<String> {
-        let mut concerned = self.remove_capacity_of_other_class(&spec);
-        let name = spec.storage_class.clone();
+    /// Free capacity is published. Returns its storage class if more may be provisioned now.
+    pub(in crate::cluster) fn set_capacity(&mut self, spec: CapacitySpec) -> Option<Arc<str>> {
+        let name: Arc<str> = spec.storage_class.as_str().into();
+        if self.class_of_capacity.get(&spec.key).is_some_and(|known| *known != name) {
+            self.remove_capacity(&spec.key);
+        }
+        self.class_of_capacity.insert(spec.key.clone(), name.clone());
+        let revision = self.next_revision();
         let class = self.class_mut(&name);
-        class.capacities.set(spec);
-        class.revision += 1;
-        concerned.push(name);
-        concerned
+        class.revision = revision;
+        class.capacities.set(spec).then_some(name)
     }
 
-    fn remove_capacity_of_other_class(&mut self, spec: &CapacitySpec) -> Vec<String> {
-        let others = self.classes.iter_mut().filter(|(name, _)| **name != spec.storage_class);
-        let mut concerned = Vec::new();
-        for (name, class) in others {
-            if class.capacities.remove(&spec.key) {
-                class.revision += 1;
-                concerned.push(name.clone());
-            }
-        }
-        concerned
-    }
-
-    pub(in crate::cluster) fn remove_capacity(&mut self, namespace: String, name: String) -> Vec<String> {
-        let key = (namespace, name);
-        let mut concerned = Vec::new();
-        for (name, class) in &mut self.classes {
-            if class.capacities.remove(&key) {
-                class.revision += 1;
-                concerned.push(name.clone());
-            }
-        }
-        concerned
+    pub(in crate::cluster) fn remove_capacity(&mut self, key: &(String, String)) {
+        let Some(name) = self.class_of_capacity.remove(key) else { return };
+        let revision = self.next_revision();
+        let class = self.class_mut(&name);
+        class.capacities.remove(key);
+        class.revision = revision;
     }
 
     // Hosts.

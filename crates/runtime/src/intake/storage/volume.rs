@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::node_selector::WrittenNodeSelector;
+use muster_api::node_selector::{NodeSelector, WrittenNodeSelector};
 use muster_api::selector::Labels;
 use muster_api::written_quantity::WrittenQuantity;
+use muster_engine::model::labels::NodeTerm;
 use muster_engine::model::storage::{ClaimName, StorageObservation, VolumeSpec, VolumeTopology, ZoneRequirement};
 use serde::Deserialize;
 
@@ -109,10 +110,15 @@ fn topology(affinity: Option<NodeAffinity>, labels: &Labels) -> Result<VolumeTop
     let path = FieldPath::Root("spec.nodeAffinity.required");
     let required = affinity.and_then(|affinity| affinity.required);
     let required = required.map(|required| required.validate(&path)).transpose()?;
-    Ok(VolumeTopology {
-        required_terms: required.map(|required| required.terms().iter().map(node_term).collect()),
-        zones: zones(labels),
-    })
+    Ok(VolumeTopology { required_terms: required.and_then(|required| terms(&required)), zones: zones(labels) })
+}
+
+/// The terms of which a node must match one, if not every node does. Like kube-scheduler and the kubelet, which look at
+/// the labels of a node alone: requirements on its name always hold.
+fn terms(required: &NodeSelector) -> Option<Vec<NodeTerm>> {
+    let on_labels = |term| NodeTerm { names: Vec::new(), ..node_term(term) };
+    let terms: Vec<NodeTerm> = required.terms().iter().map(on_labels).collect();
+    terms.iter().all(|term| !term.labels.is_empty()).then_some(terms)
 }
 
 /// The zone and region labels of a volume, with the alternative label keys that nodes may have.
@@ -186,6 +192,20 @@ mod tests {
         assert_eq!(zones.len(), 1, "a label that is no list of zones is ignored");
         assert_eq!(zones[0].values, ["a".to_owned(), "b".to_owned()].into());
         assert_eq!(zones[0].keys, ["topology.kubernetes.io/zone"]);
+    }
+
+    #[test]
+    fn requirements_on_the_name_of_a_node_always_hold() {
+        let named = json!({"key": "metadata.name", "operator": "In", "values": ["n1"]});
+        let labelled = json!({"key": "zone", "operator": "In", "values": ["a"]});
+        let terms = |terms: Value| {
+            let spec = json!({"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}});
+            volume(&spec).topology.required_terms
+        };
+        let zone = terms(json!([{"matchExpressions": [labelled]}]));
+        assert_eq!(zone.as_ref().map(Vec::len), Some(1));
+        assert_eq!(terms(json!([{"matchExpressions": [labelled], "matchFields": [named]}])), zone);
+        assert_eq!(terms(json!([{"matchFields": [named]}, {"matchExpressions": [labelled]}])), None);
     }
 
     #[test]
