@@ -201,7 +201,9 @@ impl Engine {
 
     /// A start is rolled back before one of its members has run for longer than a start may take.
     pub(super) fn limit_deadline(&mut self, id: GroupId, member: PodId) {
-        if self.cluster.pod(member).start_role != StartRole::Tentative {
+        let pod = self.cluster.pod(member);
+        // One that is rolled back belongs to the start before.
+        if pod.start_role != StartRole::Tentative || pod.is_leaving() {
             return;
         }
         let Some(since) = running_since(self.cluster.pod(member)) else { return };

@@ -486,3 +486,43 @@ fn start_found_complete_that_loses_members_is_degraded() {
         assert_eq!((rolled_back(&fake), fake.reasons("g").last()), (vec![], Some(&"Degraded")));
     }
 }
+
+/// The pods that are rolled back run until their grace period ends, which may be after the next start has begun.
+#[test]
+fn start_after_a_roll_back_has_all_of_its_time() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 6);
+    fake.put_group(GroupSpec { schedule_timeout_ms: Some(10_000), ..GroupSpec::gang(key("g"), 3) });
+    fake.pods_of("a", "g", 3, 1);
+    let fail_last = |fake: &mut FakeCluster| {
+        for command in std::mem::take(&mut fake.in_flight) {
+            match &command {
+                Command::Bind { pod, .. } if pod.name == "a-2" => {
+                    answer(fake, &command, BindOutcome::Transient { message: "later".into() });
+                }
+                Command::RollBack { pod } => fake.change(&pod.uid.clone(), |pod| pod.terminating = true),
+                _ => fake.execute(command),
+            }
+        }
+    };
+    fake.decide_all();
+    fail_last(&mut fake);
+    fake.now += 500;
+    for name in ["a-0", "a-1"] {
+        fake.phase(name, Phase::Running);
+    }
+    while rolled_back(&fake).is_empty() {
+        fake.now += 100;
+        fake.decide_all();
+        fail_last(&mut fake);
+    }
+    assert_eq!(rolled_back(&fake), ["a-0", "a-1"]);
+    fake.pods_of("b", "g", 2, 1);
+    let begin = fake.now;
+    while fake.now < begin + 9_000 {
+        fake.decide_all();
+        fail_last(&mut fake);
+        fake.now += 100;
+    }
+    assert_eq!((fake.bound_count("b"), rolled_back(&fake).len()), (2, 2), "{:?}", fake.reasons("g"));
+}
