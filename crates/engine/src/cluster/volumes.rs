@@ -11,6 +11,11 @@ use crate::model::ids::{ClaimId, ClassId, NodeId, PodId};
 use crate::model::storage::{ClaimUse, DriverSpec, StorageObservation};
 
 impl Cluster {
+    /// Changes whenever what the claims of a class may be bound to is on other nodes than before.
+    pub(crate) fn storage_revision(&self, class: ClassId) -> u64 {
+        self.class(class).storage.as_deref().map_or(0, |demand| self.storage.revision(demand))
+    }
+
     /// Sets the claims that a pod uses. Returns the other pods that begin or cease to share a claim by that: for all
     /// others it makes no difference how many there are.
     pub(crate) fn set_claims(&mut self, id: PodId, uses: &Arc<Vec<ClaimUse>>) -> BTreeSet<PodId> {

@@ -7,6 +7,30 @@ use serde::{Deserialize, Serialize};
 
 /// The most levels of one constraint.
 pub const LEVELS_MAX: usize = 8;
+/// Labels of clouds and of network tools that name nested domains, widest first. Where a group names some of them, the
+/// others are levels of its tree, too.
+const WELL_KNOWN_LEVELS: [&[&str]; 8] = [
+    &[
+        "cloud.google.com/gce-topology-block",
+        "cloud.google.com/gce-topology-subblock",
+        "cloud.google.com/gce-topology-host",
+    ],
+    &[
+        "topology.k8s.aws/network-node-layer-1",
+        "topology.k8s.aws/network-node-layer-2",
+        "topology.k8s.aws/network-node-layer-3",
+    ],
+    &["oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"],
+    &["backend.coreweave.cloud/fabric", "backend.coreweave.cloud/superpod", "backend.coreweave.cloud/leafgroup"],
+    &["fabric.topograph.run/tier-2", "fabric.topograph.run/tier-1", "fabric.topograph.run/tier-0"],
+    &["network.topology.nvidia.com/core", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"],
+    &[
+        "network.topology.nvidia.com/datacenter",
+        "network.topology.nvidia.com/spine",
+        "network.topology.nvidia.com/block",
+    ],
+    &["accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"],
+];
 
 /// Which domains the members of a group are to share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,34 +73,12 @@ impl GroupTopology {
         let preferred = narrowest(false).filter(|preferred| Some(*preferred) > required);
         Some(Self { levels, required, preferred, choice: DomainChoice::default() })
     }
-}
 
-/// Labels of clouds and of network tools that name nested domains, widest first. Where a group names some of them, the
-/// others are levels of its tree, too.
-const WELL_KNOWN_LEVELS: [&[&str]; 8] = [
-    &[
-        "cloud.google.com/gce-topology-block",
-        "cloud.google.com/gce-topology-subblock",
-        "cloud.google.com/gce-topology-host",
-    ],
-    &[
-        "topology.k8s.aws/network-node-layer-1",
-        "topology.k8s.aws/network-node-layer-2",
-        "topology.k8s.aws/network-node-layer-3",
-    ],
-    &["oci.oraclecloud.com/host.network_block_id", "oci.oraclecloud.com/host.rack_id"],
-    &["backend.coreweave.cloud/fabric", "backend.coreweave.cloud/superpod", "backend.coreweave.cloud/leafgroup"],
-    &["fabric.topograph.run/tier-2", "fabric.topograph.run/tier-1", "fabric.topograph.run/tier-0"],
-    &["network.topology.nvidia.com/core", "network.topology.nvidia.com/spine", "network.topology.nvidia.com/leaf"],
-    &[
-        "network.topology.nvidia.com/datacenter",
-        "network.topology.nvidia.com/spine",
-        "network.topology.nvidia.com/block",
-    ],
-    &["accelerator.topograph.run/domain", "accelerator.topograph.run/sub-domain"],
-];
+    /// Whether it says where members are to be; otherwise only the order of their ranks matters.
+    pub(crate) fn is_constraint(&self) -> bool {
+        self.required.is_some() || self.preferred.is_some()
+    }
 
-impl GroupTopology {
     /// The same constraint on the tree of these levels, or of well-known ones, if all of its keys are levels there in this
     /// order. Then a domain is a path also where the constraint names a narrow key alone, and a preference knows the wider
     /// levels.

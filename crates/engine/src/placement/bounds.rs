@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 
 use super::affinity_placement;
 use super::cache::Cache;
-use super::candidates::Candidates;
 use super::request::{Lot, PlacementRequest};
 use super::within::Within;
 use crate::cluster::Cluster;
@@ -63,7 +62,7 @@ pub(super) fn room_for(
         cluster.storage.copies_max(demand, most) as i64
     });
     let mut room = 0_i64;
-    for node in feasible_nodes(cluster, cache, class, priority, within) {
+    for node in cache.feasible_nodes(cluster, (class, priority), within) {
         if avoid.contains(&node) {
             continue;
         }
@@ -92,24 +91,6 @@ fn room_for_lot(
 ) -> i64 {
     let nodes = (&lot.avoid[..], request.within.as_ref());
     room_for(transaction.cluster(), cache, lot.class, request.priority, nodes, enough)
-}
-
-/// The nodes that pass the static filters of a class, all or within a domain.
-pub(super) fn feasible_nodes<'c>(
-    cluster: &Cluster,
-    cache: &'c mut Cache,
-    class: ClassId,
-    priority: i32,
-    within: Option<&'c Within>,
-) -> Box<dyn Iterator<Item = NodeId> + 'c> {
-    let candidates: &'c Candidates = cache.candidates(cluster, class, priority);
-    match within {
-        None => Box::new(candidates.statically_feasible_nodes()),
-        Some(within) => {
-            let nodes = within.nodes().iter().copied();
-            Box::new(nodes.filter(|node| candidates.is_statically_feasible(*node)))
-        }
-    }
 }
 
 /// Whether the minimums exceed the room, by lot or by resource: then no placement exists.
@@ -153,7 +134,8 @@ fn lacks_resource(
         let amount = cluster.class(lot.class).requests.get(resource);
         requested[lot.subset].push((amount, lot.len()));
         if amount > 0 {
-            nodes.extend(feasible_nodes(cluster, cache, lot.class, request.priority, request.within.as_ref()));
+            let shape = (lot.class, request.priority);
+            nodes.extend(cache.feasible_nodes(cluster, shape, request.within.as_ref()));
         }
     }
     let free: i128 = nodes

@@ -60,6 +60,19 @@ impl Cache {
         last
     }
 
+    /// The nodes that pass the static filters of a class, all or within a domain; those of a domain are in no order.
+    pub(crate) fn feasible_nodes<'c>(
+        &'c mut self,
+        cluster: &Cluster,
+        (class, priority): (ClassId, i32),
+        within: Option<&'c Within>,
+    ) -> impl Iterator<Item = NodeId> + 'c {
+        let candidates: &Candidates = self.candidates(cluster, class, priority);
+        let all = within.is_none().then(|| candidates.statically_feasible_nodes());
+        let inside = within.into_iter().flat_map(Within::nodes).copied();
+        all.into_iter().flatten().chain(inside.filter(|node| candidates.is_statically_feasible(*node)))
+    }
+
     /// The scorer of the class's profile.
     pub(crate) fn scorer(&self, cluster: &Cluster, class: ClassId) -> &Scorer {
         &self.scorers[usize::from(cluster.class(class).spec.profile)]

@@ -27,6 +27,14 @@ pub(crate) struct Candidates {
     ranking: Ranking,
 }
 
+/// What the totals of all nodes depend on. While it stays, a total changes with its node only.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Basis {
+    normalized_by: Normalization,
+    images: ImageState,
+    storage: u64,
+}
+
 /// When an image of the class was last added to or removed from a node, and the number of nodes.
 type ImageState = (u64, usize);
 
@@ -50,7 +58,7 @@ impl Candidates {
         };
         let nodes = vec![Candidate::default(); cluster.node_slots()];
         let (seen, images) = (cluster.journal.end(), image_state(cluster, class));
-        let storage = storage_state(cluster, class);
+        let storage = cluster.storage_revision(class);
         let mut candidates = Self { class, priority, seen, images, storage, nodes, ranking };
         for slot in 0..candidates.nodes.len() {
             candidates.update(cluster, scorer, slot, true);
@@ -64,7 +72,7 @@ impl Candidates {
 
     /// Applies the changes since the last refresh.
     pub(crate) fn refresh(&mut self, cluster: &Cluster, scorer: &Scorer) {
-        let is_current = self.update_terms(cluster) && self.storage == storage_state(cluster, self.class);
+        let is_current = self.update_terms(cluster) && self.storage == cluster.storage_revision(self.class);
         if is_current && self.seen == cluster.journal.end() {
             return;
         }
@@ -169,9 +177,14 @@ impl Candidates {
         self.nodes.get(node.slot()).is_some_and(|candidate| candidate.passes_static_filters)
     }
 
-    /// Whether the total score of a node changes only with the node, or with the ranges that scores are normalized by.
-    pub(crate) fn ranks_by_node(&self) -> bool {
-        matches!(self.ranking, Ranking::Independent(_))
+    /// What totals depend on besides the node itself; `None` if that is any other node.
+    pub(crate) fn basis(&self) -> Option<Basis> {
+        match &self.ranking {
+            Ranking::Independent(ranking) => {
+                Some(Basis { normalized_by: ranking.normalized_by.clone(), images: self.images, storage: self.storage })
+            }
+            Ranking::ByEquivalence(_) => None,
+        }
     }
 
     pub(crate) fn serves(&self, class: ClassId, priority: i32) -> bool {
@@ -196,11 +209,6 @@ impl Candidates {
             Ranking::ByEquivalence(ranking) => ranking.put(cluster, id, new),
         }
     }
-}
-
-/// The revision of the storage that the claims of a class may be bound to.
-fn storage_state(cluster: &Cluster, class: ClassId) -> u64 {
-    cluster.class(class).storage.as_deref().map_or(0, |demand| cluster.storage.revision(demand))
 }
 
 fn image_state(cluster: &Cluster, class: ClassId) -> ImageState {

@@ -24,9 +24,8 @@ mod search;
 mod tournament;
 mod within;
 
-use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
-use crate::model::ids::{ClassId, NodeId};
+use crate::model::ids::ClassId;
 pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
 pub(crate) use request::{Lot, PlacementRequest, TopologyRequest, Verdict};
@@ -91,17 +90,6 @@ pub(crate) fn place_what_fits(
     let order = bounds::hardest_first(transaction, cache, request);
     greedy::fill(transaction, cache, request, &order);
     order
-}
-
-/// The nodes that pass the static filters of a class, all or within a domain; those of a domain are in no order.
-pub(crate) fn feasible_nodes<'c>(
-    cluster: &Cluster,
-    cache: &'c mut Cache,
-    class: ClassId,
-    priority: i32,
-    within: Option<&'c Within>,
-) -> impl Iterator<Item = NodeId> + 'c {
-    bounds::feasible_nodes(cluster, cache, class, priority, within)
 }
 
 /// How many pods of a class would fit, counted up to `enough`.

@@ -141,3 +141,11 @@ pub(crate) enum Verdict {
         steps: u64,
     },
 }
+
+impl Verdict {
+    /// The verdict on several parts of the cluster, in a further one of which no placement was found.
+    pub(super) fn and_not_found(self, steps: u64) -> Self {
+        let before = if let Self::NotFound { steps } = self { steps } else { 0 };
+        Self::NotFound { steps: before.saturating_add(steps) }
+    }
+}

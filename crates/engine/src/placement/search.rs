@@ -43,8 +43,8 @@ pub(super) fn search(
         .lots
         .iter()
         .map(|lot| {
-            let within = request.within.as_ref();
-            let nodes = bounds::feasible_nodes(transaction.cluster(), cache, lot.class, request.priority, within);
+            let shape = (lot.class, request.priority);
+            let nodes = cache.feasible_nodes(transaction.cluster(), shape, request.within.as_ref());
             let mut nodes: Vec<NodeId> = nodes.filter(|node| !lot.avoid.contains(node)).collect();
             nodes.sort_unstable();
             nodes

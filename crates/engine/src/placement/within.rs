@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::candidates::Candidates;
+use super::candidates::{Basis, Candidates};
 use super::domains::{DomainId, Tree};
 use crate::cluster::Cluster;
 use crate::model::ids::{ClassId, NodeId};
-use crate::score::Normalization;
 
 /// A domain of a tree.
 #[derive(Clone, Debug)]
@@ -38,7 +37,8 @@ pub(crate) struct BestWithin {
     priority: i32,
     within: Within,
     seen: u64,
-    normalized_by: Normalization,
+    /// What the totals were computed by.
+    basis: Option<Basis>,
     /// Totals of nodes; one that is not the node's total any more is dropped when it comes up.
     heap: BinaryHeap<(i64, Reverse<NodeId>)>,
 }
@@ -49,8 +49,8 @@ impl BestWithin {
         let total = |node: &NodeId| Some((candidates.total(*node)?, Reverse(*node)));
         let heap = within.nodes().iter().filter_map(total).collect();
         cluster.steps.add(within.nodes().len());
-        let (seen, normalized_by) = (cluster.journal.end(), candidates.normalized_by().clone());
-        Self { class, priority, within: within.clone(), seen, normalized_by, heap }
+        let (seen, basis) = (cluster.journal.end(), candidates.basis());
+        Self { class, priority, within: within.clone(), seen, basis, heap }
     }
 
     pub(crate) fn serves(&self, within: &Within, (class, priority): (ClassId, i32)) -> bool {
@@ -67,8 +67,8 @@ impl BestWithin {
 
     /// Applies the changes since the last call.
     pub(crate) fn refresh(&mut self, cluster: &Cluster, candidates: &Candidates) {
-        let missed = cluster.journal.since(self.seen);
-        let missed = missed.filter(|_| candidates.ranks_by_node() && self.normalized_by == *candidates.normalized_by());
+        let same_basis = self.basis.is_some() && self.basis == candidates.basis();
+        let missed = cluster.journal.since(self.seen).filter(|_| same_basis);
         let limit = 4 * self.within.nodes().len() + 64;
         let Some(touches) = missed.filter(|touches| touches.len() + self.heap.len() < limit) else {
             let within = self.within.clone();

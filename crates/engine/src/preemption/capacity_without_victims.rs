@@ -14,8 +14,8 @@ use crate::cluster::class::PodClass;
 use crate::cluster::load::Load;
 use crate::filter::{self, View};
 use crate::model::ids::{ClassId, NodeId, PodId, ResourceId};
+use crate::placement::Within;
 use crate::placement::cache::Cache;
-use crate::placement::{self, Within};
 
 /// Marks a node that is not in the list.
 const NOT_LISTED: u32 = u32::MAX;
@@ -77,7 +77,7 @@ impl<'a> CapacityWithoutVictims<'a> {
             total: 0,
             need: i64::try_from(need).unwrap_or(i64::MAX),
         };
-        for node in placement::feasible_nodes(cluster, cache, class, priority, within) {
+        for node in cache.feasible_nodes(cluster, (class, priority), within) {
             let view = filter::view(cluster, node, priority);
             let copies = filter::copies_max(capacity.class, cluster.node(node), &view);
             capacity.indices[node.slot()] = capacity.nodes.len() as u32;

@@ -129,7 +129,8 @@ impl Engine {
         let groups: BTreeSet<GroupId> = node.pods.iter().filter_map(|pod| self.cluster.pod(*pod).group).collect();
         for id in groups {
             let spec = self.cluster.group(id).definition.current();
-            if spec.is_some_and(|spec| spec.topology.is_some()) {
+            let topology = spec.and_then(|spec| spec.topology.as_deref());
+            if topology.is_some_and(|topology| topology.required.is_some()) {
                 self.queue.activate_parked(Entity::Group(id), self.now);
             }
         }

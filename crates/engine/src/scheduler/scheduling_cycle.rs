@@ -325,6 +325,9 @@ impl Engine {
     fn topology_request(&self, id: GroupId) -> Option<Arc<TopologyRequest>> {
         let group = self.cluster.group(id);
         let wanted = group.definition.current()?.topology.clone()?;
+        if !wanted.is_constraint() {
+            return Some(Arc::new(TopologyRequest { wanted, held: Vec::new() }));
+        }
         let stays = |pod: &PodId| {
             let member = self.cluster.pod(*pod);
             !member.is_leaving() && group.excluded.get(pod) != Some(&Exclusion::Former)

@@ -300,6 +300,30 @@ fn pods_that_differ_in_preferences_share_the_room_of_a_rack() {
     assert_eq!(fake.bound_count("a"), 0);
 }
 
+/// An image that comes to one node changes the scores of all that have it.
+#[test]
+fn scores_that_change_everywhere_lose_no_node_of_a_rack() {
+    let mut fake = FakeCluster::new();
+    racks(&mut fake, &[2, 3]);
+    let with_image = |fake: &mut FakeCluster, name: &str| {
+        let images = [("image".into(), 900 << 20)].into();
+        fake.put_node(NodeSpec { images, ..fake.nodes[name].clone() });
+    };
+    with_image(&mut fake, "r0-0");
+    with_image(&mut fake, "r0-1");
+    for name in ["one", "two"] {
+        gang(&mut fake, name, 2, &[("rack", REQUIRED)]);
+        for number in 0..2 {
+            fake.pod_with(&format!("{name}-{number}"), name, 1, |pod| {
+                Arc::make_mut(&mut pod.class).images = vec!["image".into()];
+            });
+        }
+        fake.settle();
+        with_image(&mut fake, "r1-0");
+    }
+    assert_eq!((racks_of(&fake, "one"), racks_of(&fake, "two")), (set(&["r0"]), set(&["r0"])));
+}
+
 /// kube-scheduler's own example: racks of 2, 3, 3 and 1 nodes of 2 CPUs, with 2 CPUs used in the second and 1 in the third.
 #[test]
 fn most_allocated_rack_is_chosen_as_in_kube_scheduler() {

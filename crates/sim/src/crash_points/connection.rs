@@ -4,10 +4,8 @@
 //! Leases and events are not counted: no process reads them to decide. Must not change requests or responses.
 
 use std::convert::Infallible;
-use std::future::{Future, pending};
-use std::pin::Pin;
+use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 
 use axum::body::Body as Answer;
 use http::{Method, Request, Response};
@@ -15,7 +13,6 @@ use kube::client::Body;
 use muster_playground::Server;
 use serde_json::Value;
 use tokio::sync::Notify;
-use tower::Service;
 
 use super::checks;
 
@@ -42,7 +39,12 @@ impl Connection {
     }
 
     pub(super) fn client(&self) -> kube::Client {
-        kube::Client::new(self.clone(), "default")
+        let connection = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let connection = connection.clone();
+            async move { Ok::<_, Infallible>(connection.answer(request).await) }
+        });
+        kube::Client::new(service, "default")
     }
 
     /// Resolves when the last write of the process has taken effect.
@@ -90,20 +92,5 @@ impl Connection {
             return pending().await;
         }
         response
-    }
-}
-
-impl Service<Request<Body>> for Connection {
-    type Response = Response<Answer>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<Answer>, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let connection = self.clone();
-        Box::pin(async move { Ok(connection.answer(request).await) })
     }
 }

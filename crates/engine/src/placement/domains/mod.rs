@@ -78,11 +78,10 @@ pub(super) fn place(
 ) -> Verdict {
     let Some(target) = Target::of(transaction.cluster(), cache, request) else { return Verdict::Impossible };
     let savepoint = transaction.savepoint();
-    let wanted = &target.topology.wanted;
-    let verdict = if wanted.required.is_none() && wanted.preferred.is_none() {
-        super::place_freely(transaction, cache, request, steps_max)
-    } else {
+    let verdict = if target.topology.wanted.is_constraint() {
         place_in_domains(transaction, cache, request, &target, steps_max)
+    } else {
+        super::place_freely(transaction, cache, request, steps_max)
     };
     if verdict == Verdict::Placed {
         ranks::assign(transaction, savepoint, request, &target.tree);
@@ -100,13 +99,14 @@ fn place_in_domains(
 ) -> Verdict {
     let domains = target.domains(request);
     let rooms = target.best_first(transaction.cluster(), cache, request, domains);
-    if !is_exact(transaction.cluster(), request) {
-        return try_each(transaction, cache, request, target, (&rooms, steps_max));
+    if is_exact(transaction.cluster(), request) {
+        match rooms.first().filter(|best| best.may_hold_minimum) {
+            Some(best) if place_alike(transaction, cache, request, target, best) => return Verdict::Placed,
+            Some(_) => debug_assert!(false, "the room of a domain is the sum over its nodes"),
+            None => return Verdict::Impossible,
+        }
     }
-    match rooms.first() {
-        Some(best) if best.may_hold_minimum => place_alike(transaction, cache, request, target, best),
-        _ => Verdict::Impossible,
-    }
+    try_each(transaction, cache, request, target, (&rooms, steps_max))
 }
 
 /// Whether the room of a domain is the sum over its nodes, for all pods of the request.
@@ -117,17 +117,17 @@ fn is_exact(cluster: &Cluster, request: &PlacementRequest) -> bool {
         && !request.lots.iter().any(|lot| cluster.has_required_inter_pod_terms(lot.class))
 }
 
-/// Places pods of equal requirements in a domain: as many as fit, in the fewest narrower domains.
+/// Places pods of equal requirements in a domain: as many as fit, in the fewest narrower domains. Undoes everything if
+/// they do not.
 fn place_alike(
     transaction: &mut Transaction<'_>,
     cache: &mut Cache,
     request: &PlacementRequest,
     target: &Target,
     best: &DomainRoom,
-) -> Verdict {
-    let Some(class) = request.lots.first().map(|lot| lot.class) else { return Verdict::Placed };
-    let shape = (class, request.priority);
-    let rooms = cache.rooms(transaction.cluster(), &target.tree, shape);
+) -> bool {
+    let Some(class) = request.lots.first().map(|lot| lot.class) else { return true };
+    let rooms = cache.rooms(transaction.cluster(), &target.tree, (class, request.priority));
     let pods = rooms.room(best.domain).min(best.pods);
     let parts = match target.preferred_depth() {
         Some(depth) => {
@@ -136,16 +136,21 @@ fn place_alike(
         }
         None => vec![(best.domain, pods)],
     };
+    let savepoint = transaction.savepoint();
     let mut turns = turns(transaction.cluster(), request).into_iter();
     for (domain, pods) in parts {
         let within = Within { tree: target.tree.clone(), domain };
         for (lot, index) in turns.by_ref().take(usize::try_from(pods).unwrap_or(0)) {
             let lot = &request.lots[lot];
-            let node = cache.best_within(transaction.cluster(), (lot.class, request.priority), &within, &[]);
-            lot.place(index, node.expect("what fits into a domain is a sum over its nodes"), transaction);
+            let shape = (lot.class, request.priority);
+            let Some(node) = cache.best_within(transaction.cluster(), shape, &within, &[]) else {
+                transaction.rollback_to(savepoint);
+                return false;
+            };
+            lot.place(index, node, transaction);
         }
     }
-    Verdict::Placed
+    true
 }
 
 /// The tightest domain of the narrowest level, at most this deep, that holds all of these pods.
@@ -189,98 +194,76 @@ fn try_each(
     (rooms, steps_max): (&[DomainRoom], u64),
 ) -> Verdict {
     let whole = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
-    let mut tries = Tries { left: TRIES_MAX, steps_max, unproven: None };
     if whole.needs != request.needs {
         let all = rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain);
-        if tries.first_that_holds(transaction, cache, &whole, target, all) {
+        if first_that_holds(transaction, cache, &whole, target, (all, steps_max)) == Verdict::Placed {
             return Verdict::Placed;
         }
-        tries = Tries { left: TRIES_MAX, steps_max, unproven: None };
     }
     let minimum = rooms.iter().filter(|room| room.may_hold_minimum && room.pods > 0).map(|room| room.domain);
-    if tries.first_that_holds(transaction, cache, request, target, minimum) {
-        return Verdict::Placed;
-    }
-    tries.unproven.map_or(Verdict::Impossible, |steps| Verdict::NotFound { steps })
+    first_that_holds(transaction, cache, request, target, (minimum, steps_max))
 }
 
-/// How many domains may still be tried, and what is not proven by those that were.
-struct Tries {
-    left: usize,
-    steps_max: u64,
-    /// The steps of searches that ended without a proof, if there were any.
-    unproven: Option<u64>,
+/// Places a request in the first of these domains that holds it, as closely as possible.
+fn first_that_holds(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    target: &Target,
+    (domains, steps_max): (impl Iterator<Item = DomainId>, u64),
+) -> Verdict {
+    let mut verdict = Verdict::Impossible;
+    for (tried, domain) in domains.enumerate() {
+        if tried == TRIES_MAX {
+            return verdict.and_not_found(0);
+        }
+        if place_closely(transaction, cache, request, target, (domain, steps_max)) {
+            return Verdict::Placed;
+        }
+        match place_in(transaction, cache, request, target, (domain, steps_max)) {
+            Verdict::Placed => return Verdict::Placed,
+            Verdict::NotFound { steps } => verdict = verdict.and_not_found(steps),
+            Verdict::Impossible => {}
+        }
+    }
+    verdict
 }
 
-impl Tries {
-    /// Places a request in the first of these domains that holds it.
-    fn first_that_holds(
-        &mut self,
-        transaction: &mut Transaction<'_>,
-        cache: &mut Cache,
-        request: &PlacementRequest,
-        target: &Target,
-        domains: impl Iterator<Item = DomainId>,
-    ) -> bool {
-        for domain in domains {
-            if self.left == 0 {
-                self.unproven = Some(self.unproven.unwrap_or(0));
-                return false;
-            }
-            self.left -= 1;
-            if self.place_closely(transaction, cache, request, target, domain)
-                || self.place_in(transaction, cache, request, target, domain)
-            {
-                return true;
-            }
-        }
-        false
-    }
+/// Places all pods of a request in one narrower domain of a level that is preferred, or of a level above it.
+fn place_closely(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    target: &Target,
+    (inside, steps_max): (DomainId, u64),
+) -> bool {
+    let Some(preferred) = target.preferred_depth() else { return false };
+    let whole = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
+    (target.tree.depth(inside) + 1..=preferred).rev().any(|depth| {
+        let domains = choice::open_domains(&target.tree, &target.topology, inside, depth);
+        let rooms = target.best_first(transaction.cluster(), cache, &whole, domains);
+        let mut domains = rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain).take(TRIES_MAX);
+        domains.any(|domain| place_in(transaction, cache, &whole, target, (domain, steps_max)) == Verdict::Placed)
+    })
+}
 
-    /// Places all pods of a request in one narrower domain of a level that is preferred, or of the level above it.
-    fn place_closely(
-        &self,
-        transaction: &mut Transaction<'_>,
-        cache: &mut Cache,
-        request: &PlacementRequest,
-        target: &Target,
-        inside: DomainId,
-    ) -> bool {
-        let Some(preferred) = target.preferred_depth() else { return false };
-        let whole = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
-        let mut tries = Self { left: self.left, steps_max: self.steps_max, unproven: None };
-        (target.tree.depth(inside) + 1..=preferred).rev().any(|depth| {
-            let domains = choice::open_domains(&target.tree, &target.topology, inside, depth);
-            let rooms = target.best_first(transaction.cluster(), cache, &whole, domains);
-            let domains = rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain).take(tries.left);
-            tries.left -= domains.clone().count();
-            domains.into_iter().any(|domain| {
-                let mut alone = Self { left: 1, ..tries };
-                alone.place_in(transaction, cache, &whole, target, domain)
-            })
-        })
-    }
-
-    /// Places a request in this domain.
-    fn place_in(
-        &mut self,
-        transaction: &mut Transaction<'_>,
-        cache: &mut Cache,
-        request: &PlacementRequest,
-        target: &Target,
-        domain: DomainId,
-    ) -> bool {
-        let within = (domain != DomainId::ROOT).then(|| Within { tree: target.tree.clone(), domain });
-        let inner = PlacementRequest { topology: None, within, ..request.clone() };
-        let savepoint = transaction.savepoint();
-        match super::place_freely(transaction, cache, &inner, self.steps_max) {
-            Verdict::Placed if transaction.placed_since(savepoint).next().is_some() => return true,
-            Verdict::NotFound { steps } => self.unproven = Some(self.unproven.unwrap_or(0) + steps),
-            Verdict::Placed | Verdict::Impossible => {}
-        }
+/// Places a request in this domain. If no pod can be placed there, that is no placement.
+fn place_in(
+    transaction: &mut Transaction<'_>,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    target: &Target,
+    (domain, steps_max): (DomainId, u64),
+) -> Verdict {
+    let within = (domain != DomainId::ROOT).then(|| Within { tree: target.tree.clone(), domain });
+    let inner = PlacementRequest { topology: None, within, ..request.clone() };
+    let savepoint = transaction.savepoint();
+    let verdict = super::place_freely(transaction, cache, &inner, steps_max);
+    if verdict == Verdict::Placed && transaction.placed_since(savepoint).next().is_none() {
         transaction.rollback_to(savepoint);
-        false
+        return Verdict::Impossible;
     }
+    verdict
 }
 
 /// Where a group that does not fit comes closest.

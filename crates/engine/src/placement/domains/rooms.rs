@@ -47,7 +47,7 @@ impl Rooms {
     pub(crate) fn new(cluster: &Cluster, scorer: &Scorer, tree: &Arc<Tree>, (class, priority): (ClassId, i32)) -> Self {
         let nodes = vec![Contribution::default(); tree.nodes(DomainId::ROOT).len()];
         let sums = vec![Contribution::default(); tree.len()];
-        let (seen, storage) = (cluster.journal.end(), storage_state(cluster, class));
+        let (seen, storage) = (cluster.journal.end(), cluster.storage_revision(class));
         let mut rooms = Self { class, priority, tree: tree.clone(), seen, storage, nodes, sums };
         for node in tree.nodes(DomainId::ROOT) {
             rooms.update(cluster, scorer, *node);
@@ -73,7 +73,7 @@ impl Rooms {
 
     /// Applies the changes since the last refresh.
     pub(crate) fn refresh(&mut self, cluster: &Cluster, scorer: &Scorer) {
-        let storage = storage_state(cluster, self.class);
+        let storage = cluster.storage_revision(self.class);
         let missed = cluster.journal.since(self.seen).filter(|_| storage == self.storage);
         let Some(touches) = missed.filter(|touches| touches.len() < 2 * self.nodes.len() + 64) else {
             let tree = self.tree.clone();
@@ -130,8 +130,4 @@ impl Rooms {
     pub(super) fn usage(&self, domain: DomainId) -> &[(i64, i64)] {
         &self.sums[domain.index()].usage
     }
-}
-
-fn storage_state(cluster: &Cluster, class: ClassId) -> u64 {
-    cluster.class(class).storage.as_deref().map_or(0, |demand| cluster.storage.revision(demand))
 }
