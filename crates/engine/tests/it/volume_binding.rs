@@ -70,6 +70,26 @@ fn a_volume_that_another_claim_got_meanwhile_is_not_reserved() {
     assert_eq!(failure(&fake).as_deref(), Some("the volume v is reserved for another claim"));
 }
 
+/// An earlier attempt has selected the node of one of two claims that ask for the same.
+#[test]
+fn a_volume_goes_to_the_claim_for_which_none_is_being_provisioned() {
+    for selected in ["a", "b"] {
+        let mut fake = cluster(1, 4);
+        fake.volume("v", "fast", 10, VolumeTopology::default());
+        fake.claim("a", "fast", 10);
+        fake.claim("b", "fast", 10);
+        let claim = fake.storage.claims[selected].clone();
+        fake.put_claim(ClaimSpec { selected_node: "n0".to_owned(), ..claim });
+        fake.pod_with_claims("p", "", &["a", "b"]);
+        fake.decide_all();
+        let reserved = fake.in_flight.iter().find_map(|act| match act {
+            Command::ReserveVolume { claim, .. } => Some(claim.name.clone()),
+            _ => None,
+        });
+        assert_eq!(reserved.as_deref(), Some(if selected == "a" { "b" } else { "a" }));
+    }
+}
+
 #[test]
 fn a_node_that_another_selected_meanwhile_is_not_replaced() {
     let mut fake = cluster(2, 4);

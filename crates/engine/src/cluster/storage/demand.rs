@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::Storage;
 use super::in_use::Asked;
-use super::{Claim, Storage};
 use crate::model::ids::ClaimId;
 use crate::model::labels::{NodeTerm, Requirement};
 use crate::model::storage::{AccessMode, ClaimSpec, ClaimUse, VolumeKind, ZoneRequirement};
@@ -78,7 +78,6 @@ impl StorageDemand {
         self.zones.dedup();
         self.selected_nodes.sort_unstable();
         self.selected_nodes.dedup();
-        self.unbound.sort_unstable();
         for claim in &self.unbound {
             let asked = self.asked.entry(claim.kind.storage_class.as_str().into()).or_default();
             asked.sizes.push(claim.request_bytes.unwrap_or(0));
@@ -103,7 +102,7 @@ impl Storage {
             if is_for_one_pod && claim.users.len() > 1 {
                 demand.exclusive.push(*id);
             }
-            self.add_claim(&mut demand, *id, claim, used.ephemeral);
+            self.add_claim(&mut demand, spec, used.ephemeral);
             match self.attached_volume(spec) {
                 Some(volume) if claim.users.len() > 1 => demand.attached_shared.push(volume),
                 Some((driver, _)) => *attached.entry(driver).or_default() += 1,
@@ -111,12 +110,12 @@ impl Storage {
             }
         }
         demand.attached = attached.into_iter().collect();
+        demand.unbound = self.unbound(claims).into_iter().map(|(unbound, _)| unbound).collect();
         demand.normalize();
         demand
     }
 
-    fn add_claim(&self, demand: &mut StorageDemand, id: ClaimId, claim: &Claim, ephemeral: bool) {
-        let Some(spec) = claim.spec.as_deref() else { return };
+    fn add_claim(&self, demand: &mut StorageDemand, spec: &ClaimSpec, ephemeral: bool) {
         if spec.is_bound() {
             let Some(volume) = self.volume_by_name(&spec.volume) else {
                 demand.volume_missing = true;
@@ -128,36 +127,41 @@ impl Storage {
             if !ephemeral {
                 demand.zones.extend(volume.topology.zones.iter().cloned());
             }
-        } else if let Some(mut unbound) = self.unbound_claim(id, claim) {
-            if !spec.selected_node.is_empty() {
-                unbound.selected = Some(demand.selected_nodes.len());
-                demand.selected_nodes.push(spec.selected_node.as_str().into());
-            }
-            demand.unbound.push(unbound);
+        } else if self.waits_for_pod(spec) && !spec.selected_node.is_empty() {
+            demand.selected_nodes.push(spec.selected_node.as_str().into());
         }
     }
 
-    /// What a claim asks for, if it waits for its first consumer.
-    fn unbound_claim(&self, id: ClaimId, claim: &Claim) -> Option<UnboundClaim> {
-        let spec = claim.spec.as_deref().filter(|spec| spec.volume.is_empty() && self.waits_for_consumer(spec))?;
-        let key = (spec.id.namespace.clone(), spec.id.name.clone());
-        let matters = claim.users.len() > 1 || self.reserved_for.contains_key(&key);
-        Some(UnboundClaim {
-            request_bytes: spec.request_bytes,
-            kind: spec.kind.clone(),
-            selector: spec.selector.clone(),
-            selected: None,
-            claim: matters.then_some(id),
-        })
+    /// Whether a claim is to be bound when a pod that uses it is scheduled.
+    pub(super) fn waits_for_pod(&self, spec: &ClaimSpec) -> bool {
+        spec.volume.is_empty() && self.waits_for_consumer(spec)
+    }
+
+    /// The claims of a pod that are to be bound, and what each asks for, in the order of its demand.
+    fn unbound(&self, claims: &[ClaimId]) -> Vec<(UnboundClaim, ClaimId)> {
+        let (mut seen, mut selected) = (BTreeSet::new(), 0..);
+        let mut unbound = Vec::new();
+        for id in claims.iter().filter(|id| seen.insert(**id)) {
+            let claim = self.claim(*id);
+            let Some(spec) = claim.spec.as_deref().filter(|spec| self.waits_for_pod(spec)) else { continue };
+            let key = (spec.id.namespace.clone(), spec.id.name.clone());
+            let matters = claim.users.len() > 1 || self.reserved_for.contains_key(&key);
+            let what = UnboundClaim {
+                request_bytes: spec.request_bytes,
+                kind: spec.kind.clone(),
+                selector: spec.selector.clone(),
+                selected: if spec.selected_node.is_empty() { None } else { selected.next() },
+                claim: matters.then_some(*id),
+            };
+            unbound.push((what, *id));
+        }
+        unbound.sort_unstable();
+        unbound
     }
 
     /// The claims of a pod that are to be bound, in the order of its demand.
     pub(crate) fn unbound_claims(&self, claims: &[ClaimId]) -> Vec<ClaimId> {
-        let claims: BTreeSet<ClaimId> = claims.iter().copied().collect();
-        let unbound = claims.into_iter().filter_map(|id| Some((self.unbound_claim(id, self.claim(id))?, id)));
-        let mut unbound: Vec<(UnboundClaim, ClaimId)> = unbound.collect();
-        unbound.sort_unstable();
-        unbound.into_iter().map(|(_, id)| id).collect()
+        self.unbound(claims).into_iter().map(|(_, id)| id).collect()
     }
 
     /// The volume that is attached for a claim, if a CSI driver attaches it.

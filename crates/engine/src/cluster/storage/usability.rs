@@ -63,8 +63,7 @@ impl Storage {
 
     /// Whether a claim should be bound before its pods are scheduled, and is not.
     fn is_unbound(&self, claim: &ClaimSpec) -> bool {
-        let waits = claim.volume.is_empty() && self.waits_for_consumer(claim);
-        !claim.is_bound() && !waits
+        !claim.is_bound() && !self.waits_for_pod(claim)
     }
 
     /// The volume of a claim is gone. Nodes are refused if it is that of an ephemeral claim.
