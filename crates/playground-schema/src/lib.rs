@@ -133,12 +133,6 @@ mod tests {
 
     use super::*;
 
-    /// The time that this thread has run on a CPU: other programs do not count.
-    fn cpu_ns() -> f64 {
-        let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts the time of threads");
-        stat.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number comes first")
-    }
-
     /// A schema that uses every feature.
     fn rich() -> Schema {
         let entry = json!({
@@ -284,18 +278,31 @@ mod tests {
     }
 
     #[test]
-    fn many_invalid_unchanged_elements_are_validated_quickly() {
+    fn many_invalid_unchanged_elements_are_validated() {
         let item = json!({"type": "integer", "x-kubernetes-validations": [{"rule": "self > 0"}]});
         let list = json!({"type": "array", "items": item});
         let schema = Schema::parse(&json!({"type": "object", "properties": {"l": list}})).unwrap();
-        let validate = |elements: usize| {
-            let object = json!({"l": vec![0; elements]});
-            let start = cpu_ns();
-            assert_eq!(schema.validate(&object, Some(&object)), []);
-            cpu_ns() - start
-        };
-        let slowdown = 1.0 / validate(2_000) * validate(20_000);
-        assert!(slowdown < 50.0, "ten times the elements take {slowdown} times as long");
+        // Compared with each other, they would take hours.
+        let object = json!({"l": vec![0; 500_000]});
+        assert_eq!(schema.validate(&object, Some(&object)), []);
+    }
+
+    #[test]
+    fn long_names_of_parents_are_not_repeated() {
+        let plain = json!({"type": "object"});
+        let keeps = "x-kubernetes-preserve-unknown-fields";
+        let embedded = json!({"type": "object", "x-kubernetes-embedded-resource": true, keeps: true});
+        for each in [plain, embedded] {
+            let is_embedded = each.get("x-kubernetes-embedded-resource").is_some();
+            let map = json!({"type": "object", "additionalProperties": each});
+            let schema = Schema::parse(&json!({"type": "object", "properties": {"m": map}})).unwrap();
+            let fields: serde_json::Map<_, _> = (0..10_000).map(|number| (format!("f{number}"), json!(1))).collect();
+            let below = if is_embedded { json!({"metadata": fields}) } else { Value::Object(fields) };
+            let mut object = json!({"m": {}});
+            object["m"]["y".repeat(1_000_000)] = below;
+            let dropped = schema.prune(&mut object);
+            assert!((1..100).contains(&dropped.len()), "{} paths of a million bytes", dropped.len());
+        }
     }
 
     #[test]

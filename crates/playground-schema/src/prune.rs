@@ -112,7 +112,7 @@ impl Pruner {
         map.retain(|name, _| {
             let is_known = METADATA_FIELDS.contains(&name.as_str());
             if !is_known {
-                self.dropped.push(format!("{}.{name}", self.path));
+                self.below(name, Pruner::note);
             }
             is_known
         });

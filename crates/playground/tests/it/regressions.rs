@@ -118,59 +118,26 @@ async fn patches_do_not_nest_deeper_than_bodies() {
     must(&server, "DELETE", &format!("{THINGS}/a"), &Value::Null).await;
 }
 
-/// The time that this thread has run on a CPU: other programs do not count.
-fn cpu_ns() -> f64 {
-    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux counts the time of threads");
-    stat.split(' ').next().and_then(|ran| ran.parse().ok()).expect("a number comes first")
-}
-
-/// How many times longer the second body takes.
-async fn slowdown(small: &Value, large: &Value) -> f64 {
-    let mut times = Vec::new();
-    for body in [small, large] {
-        let server = Server::start(Settings::default());
-        let started = cpu_ns();
-        must(&server, "POST", MAPS, body).await;
-        times.push(cpu_ns() - started);
+#[tokio::test(start_paused = true)]
+async fn many_unknown_fields_are_dropped() {
+    let server = Server::start(Settings::default());
+    let mut body = config_map("a", &json!({}));
+    // As many as a body can hold: compared with each other, they would take many minutes.
+    for number in 0..200_000 {
+        body[format!("x{number}")] = json!(1);
     }
-    times[1] / times[0]
+    let stored = must(&server, "POST", MAPS, &body).await;
+    assert_eq!(stored.as_object().unwrap().keys().filter(|key| key.starts_with('x')).count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_unknown_fields_cost_little() {
-    let body = |fields: usize| {
-        let mut body = config_map("a", &json!({}));
-        for number in 0..fields {
-            body[format!("x{number}")] = json!(1);
-        }
-        body
-    };
-    let slowdown = slowdown(&body(6_000), &body(60_000)).await;
-    assert!(slowdown < 50.0, "ten times the fields take {slowdown} times as long");
-}
-
-#[tokio::test(start_paused = true)]
-async fn long_unknown_field_names_are_not_repeated() {
-    let fields: serde_json::Map<String, Value> = (0..20_000).map(|number| (format!("f{number}"), json!(1))).collect();
-    let body = |name: String| {
-        let mut body = config_map("a", &json!({}));
-        body["x"] = json!(1);
-        body[name] = Value::Object(fields.clone());
-        body
-    };
-    let slowdown = slowdown(&body("y".repeat(10)), &body("y".repeat(1_000_000))).await;
-    assert!(slowdown < 50.0, "a long name takes {slowdown} times as long");
-}
-
-#[tokio::test(start_paused = true)]
-async fn many_owners_cost_little() {
-    let body = |count: usize| {
-        let owner = |number| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{number}")});
-        let owners: Vec<Value> = (0..count).map(owner).collect();
-        config_map("a", &json!({"ownerReferences": owners}))
-    };
-    let slowdown = slowdown(&body(2_000), &body(20_000)).await;
-    assert!(slowdown < 50.0, "ten times the owners take {slowdown} times as long");
+async fn many_owners_are_deduplicated() {
+    let server = Server::start(Settings::default());
+    let owner = |number| json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": format!("u{number}")});
+    // As many as an object can hold: compared with each other, they would take many minutes.
+    let owners: Vec<Value> = (0..20_000).chain(0..10).map(owner).collect();
+    let stored = must(&server, "POST", MAPS, &config_map("a", &json!({"ownerReferences": owners}))).await;
+    assert_eq!(stored["metadata"]["ownerReferences"].as_array().unwrap().len(), 20_000);
 }
 
 #[tokio::test(start_paused = true)]
