@@ -1,16 +1,19 @@
 //! What pods of one tenant cost the others: an innocent pod is placed alone and beside pods that are as expensive as
 //! their author can make them.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use muster_api::later_pods::{LATER_PARTS_MAX, LATER_PODS_MAX};
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{GroupKey, GroupSpec, Policy};
+use muster_engine::model::group::{GroupKey, GroupSpec, LaterPods, Policy};
 use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::labels::{LabelOperator, Labels, Requirement};
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Membership, PodName, PodSpec};
+use muster_engine::model::topology::GroupTopology;
 use muster_engine::{Command, Config, Engine, Observation};
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +21,7 @@ use super::measure::{HOST, ZONE, node_name};
 use super::report::Target;
 
 const NODES: usize = 5000;
+const NODE_CPU_MILLI: i64 = 8000;
 /// Innocent pods that run before the measurement begins.
 const BOUND: usize = 5000;
 /// Innocent pods that are measured one after the other; the median counts.
@@ -46,6 +50,19 @@ enum Attack {
     OwnService,
     /// Bound, one pod of a group that needs more.
     MinResources,
+    /// The same, and a group beside each that needs more than the cluster has.
+    MinResourcesWaiting,
+    /// The first pod of a group that is to be followed by as many pods as may be announced, in as many stages.
+    LaterPods,
+    /// A group of three different pods that fit into no domain, of labels that nothing else names.
+    OwnTopology,
+}
+
+impl Attack {
+    /// Whether its pods are to be placed.
+    fn is_queued(self) -> bool {
+        !matches!(self, Attack::MinResources)
+    }
 }
 
 /// One measurement.
@@ -69,6 +86,9 @@ pub(crate) fn all() -> Vec<Shape> {
         shape("spreads", Attack::OwnSpread, 5000),
         shape("service-groups", Attack::OwnService, 1000),
         shape("min-resources", Attack::MinResources, 6000),
+        shape("min-resources-waiting", Attack::MinResourcesWaiting, 3000),
+        shape("later-pods", Attack::LaterPods, 200),
+        shape("topologies", Attack::OwnTopology, 500),
     ]
 }
 
@@ -80,8 +100,8 @@ pub(crate) struct Row {
     alone_us: f64,
     /// The same when all hostile pods are placed or parked.
     beside_us: f64,
-    /// The same when all hostile pods are queued before it.
-    queued_ms: f64,
+    /// The same when all hostile pods are queued before it; `None` if they are not to be placed.
+    queued_ms: Option<f64>,
     /// Observing and deciding a hostile pod, on average.
     hostile_us: f64,
     ratio: f64,
@@ -106,7 +126,7 @@ pub(crate) fn measure(shape: &Shape) -> Row {
         shape: shape.name.clone(),
         alone_us: us(alone),
         beside_us: us(beside),
-        queued_ms: us(queued) / 1000.0,
+        queued_ms: shape.attack.is_queued().then(|| us(queued) / 1000.0),
         hostile_us: us(hostile) / shape.pods as f64,
         ratio: beside.as_secs_f64() / alone.as_secs_f64(),
     }
@@ -181,6 +201,14 @@ impl Bench {
         }
     }
 
+    /// A gang whose minimum is one.
+    fn show_gang(&mut self, number: usize, change: impl FnOnce(&mut GroupSpec)) -> Membership {
+        let mut group = GroupSpec::gang(key(number), 1);
+        change(&mut group);
+        self.observe(Observation::GroupSeen(group));
+        Membership::of(key(number))
+    }
+
     fn show_hostile(&mut self, attack: Attack, number: usize) {
         let labels = Arc::new(Labels::from([("v".to_owned(), number.to_string())]));
         let pod = |class: ClassSpec, index: usize| PodSpec {
@@ -208,13 +236,33 @@ impl Bench {
                     self.observe(Observation::PodSeen(PodSpec { membership, ..pod(class, index) }));
                 }
             }
-            Attack::MinResources => {
-                let mut group = GroupSpec::with_policy(key(number), Policy::Gang { min_count: 1 });
-                group.min_resources = [("cpu".to_owned(), 2)].into();
-                self.observe(Observation::GroupSeen(group));
-                let membership = Some(Membership::of(key(number)));
+            Attack::MinResources | Attack::MinResourcesWaiting => {
+                let membership = Some(self.show_gang(2 * number, |group| group.min_resources = cpus(2)));
                 let node = Some(node_name(number % NODES));
                 self.observe(Observation::PodSeen(PodSpec { membership, node, ..pod(class(1), 0) }));
+                if attack.is_queued() {
+                    let more = cpus(NODE_CPU_MILLI * NODES as i64);
+                    let membership = Some(self.show_gang(2 * number + 1, |group| group.min_resources = more));
+                    self.observe(Observation::PodSeen(PodSpec { membership, ..pod(class(1), 1) }));
+                }
+            }
+            Attack::OwnTopology => {
+                let membership = self.show_gang(number, |group| {
+                    group.policy = Policy::Gang { min_count: 3 };
+                    group.topology = own_topology(number);
+                });
+                for index in 0..3 {
+                    // Each fits on any node, two on none.
+                    let class = class(NODE_CPU_MILLI / 2 + 1 + index as i64);
+                    self.observe(Observation::PodSeen(PodSpec {
+                        membership: Some(membership.clone()),
+                        ..pod(class, index)
+                    }));
+                }
+            }
+            Attack::LaterPods => {
+                let membership = Some(self.show_gang(number, |group| group.later = later(&group.key)));
+                self.observe(Observation::PodSeen(PodSpec { membership, ..pod(class(1), 0) }));
             }
             _ => self.observe(Observation::PodSeen(pod(constrained(constraints(attack, number)), 0))),
         }
@@ -246,7 +294,12 @@ fn constraints(attack: Attack, number: usize) -> InterPodConstraints {
         Attack::OwnSpread => {
             constraints.spread.do_not_schedule.push(spread(own_labels(number, true), ZONE, 1));
         }
-        Attack::OwnClass | Attack::OwnService | Attack::MinResources => {}
+        Attack::OwnClass
+        | Attack::OwnService
+        | Attack::MinResources
+        | Attack::MinResourcesWaiting
+        | Attack::LaterPods
+        | Attack::OwnTopology => {}
     }
     constraints
 }
@@ -285,6 +338,25 @@ fn default_spread(number: usize) -> InterPodConstraints {
     constraints
 }
 
+/// One node has to hold the group.
+fn own_topology(number: usize) -> Option<Arc<GroupTopology>> {
+    let levels = [(HOST.to_owned(), true), (format!("key-{number}"), false)];
+    GroupTopology::of(levels).map(Arc::new)
+}
+
+/// As many pods and stages as one group may announce, each stage with a size of its own.
+fn later(group: &GroupKey) -> Vec<Vec<LaterPods>> {
+    let stage = |number: i64| {
+        let class = Arc::new(class(1 + number));
+        vec![LaterPods { group: group.clone(), count: (LATER_PODS_MAX / LATER_PARTS_MAX as i64) as u32, class }]
+    };
+    (0..LATER_PARTS_MAX as i64).map(stage).collect()
+}
+
+fn cpus(milli: i64) -> BTreeMap<String, i64> {
+    [("cpu".to_owned(), milli)].into()
+}
+
 fn name(namespace: &str, prefix: &str, number: usize) -> Arc<PodName> {
     let (name, uid) = (format!("{prefix}-{number}"), format!("{namespace}-{number}"));
     Arc::new(PodName { namespace: namespace.into(), name, uid })
@@ -298,7 +370,7 @@ fn key(number: usize) -> GroupKey {
 fn node(number: usize) -> NodeSpec {
     let name = node_name(number);
     let amount = |name: &str, amount: i64| (name.to_owned(), amount);
-    let allocatable = [amount("cpu", 8000), amount("memory", 32 << 30), amount("pods", 110)];
+    let allocatable = [amount("cpu", NODE_CPU_MILLI), amount("memory", 32 << 30), amount("pods", 110)];
     let labels = [(HOST.to_owned(), name.clone()), (ZONE.to_owned(), format!("zone-{}", number % 3))];
     NodeSpec { name, labels: labels.into(), allocatable: allocatable.into(), ..NodeSpec::default() }
 }
@@ -322,21 +394,20 @@ pub(crate) fn print_head(out: &mut impl Write) -> std::io::Result<()> {
 
 pub(crate) fn print_row(out: &mut impl Write, row: &Row) -> std::io::Result<()> {
     let Row { shape, alone_us, beside_us, queued_ms, hostile_us, ratio } = row;
-    writeln!(
-        out,
-        "{shape:<38} {alone_us:>7.0} us {beside_us:>7.0} us {ratio:>7.1} {hostile_us:>9.0} us {queued_ms:>9.0} ms"
-    )
+    let queued = queued_ms.map_or_else(|| "-   ".to_owned(), |queued| format!("{queued:.0} ms"));
+    writeln!(out, "{shape:<38} {alone_us:>7.0} us {beside_us:>7.0} us {ratio:>7.1} {hostile_us:>9.0} us {queued:>12}")
 }
 
 /// An innocent pod is not slowed down too much, and waits for one expensive decision at most.
 pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     let at_most = |what: String, value, bound| Target { what, value, at_least: false, bound };
     let of_row = |row: &Row| {
-        let queued = row.queued_ms * 1000.0 / (row.alone_us + row.hostile_us);
-        [
-            at_most(format!("{}: an innocent pod over one alone", row.shape), row.ratio, RATIO_MAX),
-            at_most(format!("{}: one queued behind them over one of them", row.shape), queued, RATIO_MAX),
-        ]
+        let over_one = |queued: f64| queued * 1000.0 / (row.alone_us + row.hostile_us);
+        let queued = row.queued_ms.map(|queued| {
+            at_most(format!("{}: one queued behind them over one of them", row.shape), over_one(queued), RATIO_MAX)
+        });
+        let beside = at_most(format!("{}: an innocent pod over one alone", row.shape), row.ratio, RATIO_MAX);
+        [beside].into_iter().chain(queued).collect::<Vec<_>>()
     };
     rows.iter().flat_map(of_row).collect()
 }
