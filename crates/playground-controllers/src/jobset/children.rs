@@ -10,6 +10,7 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::object::{self, JobSet, ReplicatedJob, ReplicatedJobStatus};
+use super::template::DIRECTIVES;
 use crate::digest;
 use crate::owners;
 
@@ -149,6 +150,28 @@ pub(super) fn scaled_counts(set: &JobSet, job: &Job) -> Option<Value> {
     (is_elastic && current != desired).then(|| json!({"parallelism": desired[0], "completions": desired[1]}))
 }
 
+/// The change of a Job's spec that resumes it. What may have changed in the set's template while it was suspended is
+/// added to what the Job has.
+pub(super) fn resumed(replicated: &ReplicatedJob, job: &Job) -> Value {
+    let mut spec = json!({"suspend": false});
+    let new = &replicated.template["spec"]["template"];
+    let old = json!(job.spec.as_ref().map(|spec| &spec.template));
+    for path in DIRECTIVES {
+        let pointer = format!("/{}", path.replace('.', "/"));
+        let Some((new, (part, field))) = new.pointer(&pointer).zip(path.split_once('.')) else { continue };
+        // A merge patch adds to an object, and replaces a list.
+        let merged = match (old.pointer(&pointer).and_then(Value::as_array), new.as_array()) {
+            (Some(old), Some(new)) => {
+                let added = new.iter().filter(|entry| !old.contains(entry));
+                json!(old.iter().chain(added).collect::<Vec<_>>())
+            }
+            _ => new.clone(),
+        };
+        spec["template"][part][field] = merged;
+    }
+    spec
+}
+
 fn add_keys(object: &mut Value, keys: &[(String, String)]) {
     for field in ["labels", "annotations"] {
         for (key, value) in keys {
@@ -190,6 +213,25 @@ fn keys(set: &JobSet, replicated: &ReplicatedJob, index: u32) -> Vec<(String, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn resumed_job_gets_what_changed_in_the_template() {
+        let replicated: ReplicatedJob = serde_json::from_value(json!({"name": "x", "template": {"spec": {"template": {
+            "metadata": {"labels": {"a": "new"}},
+            "spec": {"containers": [], "nodeSelector": {"pool": "b"}, "tolerations": [{"key": "k"}, {"key": "own"}]},
+        }}}}))
+        .unwrap();
+        let job: Job = serde_json::from_value(json!({"spec": {"suspend": true, "template": {
+            "metadata": {"labels": {"a": "old", "b": "c"}},
+            "spec": {"containers": [], "tolerations": [{"key": "own"}]},
+        }}}))
+        .unwrap();
+        let expected = json!({"suspend": false, "template": {
+            "metadata": {"labels": {"a": "new"}},
+            "spec": {"nodeSelector": {"pool": "b"}, "tolerations": [{"key": "own"}, {"key": "k"}]},
+        }});
+        assert_eq!(resumed(&replicated, &job), expected);
+    }
 
     #[test]
     fn job_and_pods_get_their_position() {

@@ -162,7 +162,7 @@ impl JobSetController {
         self.create_missing_jobs(key, set, &children, &statuses, update).await?;
         if is_suspended {
             for job in children.active.iter().filter(|job| !children::is_suspended(job)) {
-                self.set_suspended(key, job, true).await?;
+                self.patch(key, job, json!({"suspend": true})).await?;
             }
             update.suspend();
         } else {
@@ -295,7 +295,7 @@ impl JobSetController {
             }
             let ours = children.active.iter().filter(|job| children::replicated_name(job) == replicated.name);
             for job in ours.filter(|job| children::is_suspended(job)) {
-                self.set_suspended(key, job, false).await?;
+                self.patch(key, job, children::resumed(replicated, job)).await?;
             }
             if in_order {
                 update.start_in_order(false);
@@ -314,11 +314,6 @@ impl JobSetController {
             }
         }
         Ok(())
-    }
-
-    /// Suspends or resumes a Job.
-    async fn set_suspended(&self, key: &Key, job: &Job, suspend: bool) -> Result<(), kube::Error> {
-        self.patch(key, job, json!({"suspend": suspend})).await
     }
 
     async fn patch(&self, key: &Key, job: &Job, spec: Value) -> Result<(), kube::Error> {

@@ -122,6 +122,7 @@ fn spec_rules() -> Value {
     let is_coordinator_job = "j.name == self.coordinator.replicatedJob";
     json!([
         same("gangConfig"),
+        directives_change_only_while_suspended(),
         rule(
             "!has(self.gangConfig) || self.gangConfig.gangMode == 'Off' || self.replicatedJobs.all(j, !has(j.gangConfig) || j.gangConfig.gangMode == 'Off')",
             "gangConfig: a set that is one gang cannot have gangs in it"
@@ -161,6 +162,31 @@ fn spec_rules() -> Value {
             "coordinator: its Job must be Indexed, with completions beyond podIndex"
         ),
     ])
+}
+
+/// Like the webhook of the real JobSet: while a set is suspended, or in the change that suspends or resumes it.
+fn directives_change_only_while_suspended() -> Value {
+    let is_suspended = |set: &str| format!("(has({set}.suspend) && {set}.suspend)");
+    let is_same = |path: &&str| {
+        let (part, field) = path.split_once('.').expect("a part and its field");
+        let has = |job: &str| {
+            let template = format!("{job}.template.spec.template");
+            format!("has({template}.{part}) && has({template}.{part}.{field})")
+        };
+        let value = |job: &str| format!("{job}.template.spec.template.{path}");
+        let (new, old) = (has("j"), has("o"));
+        format!("({new}) == ({old}) && (!({new}) || {} == {})", value("j"), value("o"))
+    };
+    let same: Vec<String> = template::DIRECTIVES.iter().map(|path| format!("({})", is_same(path))).collect();
+    let unchanged = format!(
+        "self.replicatedJobs.all(j, !oldSelf.replicatedJobs.exists(o, o.name == j.name) || oldSelf.replicatedJobs.exists(o, o.name == j.name && {}))",
+        same.join(" && ")
+    );
+    json!({
+        "rule": format!("{} || {} || {unchanged}", is_suspended("self"), is_suspended("oldSelf")),
+        "message": "pod templates: labels, annotations, nodeSelector, tolerations and schedulingGates can be changed only while the set is suspended",
+        "fieldPath": ".replicatedJobs",
+    })
 }
 
 fn name(description: &str) -> Value {

@@ -1,11 +1,64 @@
 //! The Job template of the JobSet definition: the fields of a Job's spec that may be set.
 //!
-//! The pod template is stored unchecked, and validated when a Job is created from it. Must not depend on the rest of
-//! the definition.
+//! Of the pod template only the types of its fields are checked; it is validated when a Job is created from it. Its
+//! scheduling directives may change while the set is suspended, nothing else of it. Must not depend on the rest of the
+//! definition.
 
 use serde_json::{Value, json};
 
 use super::definition::same;
+
+/// The fields of a pod's spec that never change, by type.
+const FIXED_POD_FIELDS: [(&str, &[&str]); 5] = [
+    ("object", &["affinity", "dnsConfig", "os", "overhead", "resources", "schedulingGroup", "securityContext"]),
+    (
+        "array",
+        &[
+            "containers",
+            "hostAliases",
+            "imagePullSecrets",
+            "initContainers",
+            "readinessGates",
+            "resourceClaims",
+            "topologySpreadConstraints",
+            "volumes",
+        ],
+    ),
+    (
+        "string",
+        &[
+            "dnsPolicy",
+            "hostname",
+            "hostnameOverride",
+            "nodeName",
+            "preemptionPolicy",
+            "priorityClassName",
+            "runtimeClassName",
+            "schedulerName",
+            "serviceAccount",
+            "serviceAccountName",
+            "subdomain",
+        ],
+    ),
+    (
+        "boolean",
+        &[
+            "automountServiceAccountToken",
+            "enableServiceLinks",
+            "hostIPC",
+            "hostNetwork",
+            "hostPID",
+            "hostUsers",
+            "setHostnameAsFQDN",
+            "shareProcessNamespace",
+        ],
+    ),
+    ("integer", &["activeDeadlineSeconds", "priority", "terminationGracePeriodSeconds"]),
+];
+
+/// The parts of a pod template that may change while the set is suspended.
+pub(super) const DIRECTIVES: [&str; 5] =
+    ["metadata.annotations", "metadata.labels", "spec.nodeSelector", "spec.schedulingGates", "spec.tolerations"];
 
 fn count(description: &str) -> Value {
     json!({"type": "integer", "format": "int32", "minimum": 0, "description": description})
@@ -39,7 +92,7 @@ pub(super) fn job() -> Value {
 fn spec() -> Value {
     let properties = properties();
     let names = properties.as_object().into_iter().flat_map(serde_json::Map::keys);
-    let fixed = names.filter(|name| !["parallelism", "completions"].contains(&name.as_str()));
+    let fixed = names.filter(|name| !["parallelism", "completions", "template"].contains(&name.as_str()));
     let mut rules: Vec<Value> = fixed.map(|name| same(name)).collect();
     let unchanged = |field: &str| {
         format!("has(self.{field}) == has(oldSelf.{field}) && (!has(self.{field}) || self.{field} == oldSelf.{field})")
@@ -77,13 +130,41 @@ fn properties() -> Value {
                 "properties": {
                     "metadata": {"type": "object", "properties": {
                         "labels": texts("Labels of the pods."), "annotations": texts("Annotations of the pods.")}},
-                    "spec": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                        "description": "Like the spec of a pod; validated when a Job is created from it.",
-                        "properties": {"restartPolicy": {"type": "string", "enum": ["OnFailure", "Never"],
-                            "default": "OnFailure", "description": "Whether containers are restarted."}}},
+                    "spec": pod_spec(),
                 },
             },
     })
+}
+
+fn pod_spec() -> Value {
+    let mut properties = json!({
+        "restartPolicy": {"type": "string", "enum": ["OnFailure", "Never"], "default": "OnFailure",
+            "description": "Whether containers are restarted."},
+        "nodeSelector": texts("The labels that a node must have."),
+        "tolerations": objects("The taints that are tolerated."),
+        "schedulingGates": objects("What has to be removed before pods are scheduled."),
+    });
+    for (kind, fields) in FIXED_POD_FIELDS {
+        let schema = match kind {
+            "object" => any("As in a pod."),
+            "array" => objects("As in a pod."),
+            _ => json!({"type": kind, "description": "As in a pod."}),
+        };
+        for field in fields {
+            properties[*field] = schema.clone();
+        }
+    }
+    let fixed = FIXED_POD_FIELDS.iter().flat_map(|(_, fields)| *fields).chain([&"restartPolicy"]);
+    let rules: Vec<Value> = fixed.map(|field| same(field)).collect();
+    json!({
+        "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "description": "Like the spec of a pod; validated when a Job is created from it.",
+        "properties": properties, "x-kubernetes-validations": rules,
+    })
+}
+
+fn objects(description: &str) -> Value {
+    json!({"type": "array", "description": description, "items": any("As in a pod.")})
 }
 
 /// A field that the Job's own validation checks.
