@@ -55,6 +55,7 @@ pub(super) const PLAIN: Builtin = Builtin {
     validate: |_| Vec::new(),
     validate_update: |_, _| Vec::new(),
     validate_status_update: |_, _| Vec::new(),
+    gated: None,
 };
 
 /// A kind with `generation` and a `status` subresource.

@@ -11,6 +11,7 @@ mod definition_columns;
 mod definition_names;
 mod definition_validation;
 mod event;
+mod gated;
 mod group_resource;
 mod job;
 mod job_policies;
@@ -49,6 +50,7 @@ mod zero_time;
 
 use std::borrow::Cow;
 
+use muster_api::native::Gates;
 use muster_playground_schema::FieldError;
 use muster_playground_store::TableId;
 use serde_json::Value;
@@ -56,6 +58,7 @@ use serde_json::Value;
 pub(crate) use custom::Custom;
 pub(crate) use definition::{Definition, is_established, version_priority};
 pub(crate) use definition_names::{AcceptedNames, mark_terminating, naming_status, set_deletion_progress};
+pub(crate) use gated::Gated;
 pub(crate) use group_resource::GroupResource;
 pub(crate) use metadata::validate_update as validate_metadata_update;
 pub(crate) use names::NameRule;
@@ -121,6 +124,8 @@ pub(crate) struct Builtin {
     pub(crate) validate_update: fn(&Value, &Value) -> Vec<FieldError>,
     /// The errors of a status update.
     pub(crate) validate_status_update: fn(&Value, &Value) -> Vec<FieldError>,
+    /// What depends on feature gates.
+    pub(crate) gated: Option<&'static Gated>,
 }
 
 /// The strategy of a kind.
@@ -143,6 +148,8 @@ pub struct Kind {
     pub(crate) table: TableId,
     /// The version of the native PodGroup API, which determines how pods reference groups.
     pub(crate) native_groups: NativeGroups,
+    /// The feature gates of the server.
+    pub(crate) gates: Gates,
     /// Whether clients may request this version, as opposed to one that is only stored.
     pub(crate) served: bool,
     pub(crate) strategy: Strategy,
@@ -394,7 +401,12 @@ impl Kind {
     /// Applies defaults.
     pub(crate) fn set_defaults(&self, value: &mut Value) {
         match &self.strategy {
-            Strategy::Builtin(builtin) => (builtin.set_defaults)(value),
+            Strategy::Builtin(builtin) => {
+                (builtin.set_defaults)(value);
+                if let Some(gated) = builtin.gated {
+                    (gated.set_defaults)(value, self.gates);
+                }
+            }
             Strategy::Custom(custom) => custom.set_defaults(value),
         }
     }
@@ -407,6 +419,7 @@ impl Kind {
                     value["metadata"]["generation"] = 1.into();
                 }
                 (builtin.prepare_for_create)(value);
+                self.drop_disabled(builtin, value, None);
             }
             Strategy::Custom(custom) => custom.prepare_for_create(value),
         }
@@ -417,6 +430,7 @@ impl Kind {
         match &self.strategy {
             Strategy::Builtin(builtin) => {
                 (builtin.prepare_for_update)(value, old);
+                self.drop_disabled(builtin, value, Some(old));
                 if builtin.generation && value["spec"] != old["spec"] {
                     increment_generation(value);
                 }
@@ -428,8 +442,17 @@ impl Kind {
     /// Restores fields that a status update may not change.
     pub(crate) fn prepare_for_status_update(&self, value: &mut Value, old: &Value) {
         match &self.strategy {
-            Strategy::Builtin(builtin) => (builtin.prepare_for_status_update)(value, old),
+            Strategy::Builtin(builtin) => {
+                (builtin.prepare_for_status_update)(value, old);
+                self.drop_disabled(builtin, value, Some(old));
+            }
             Strategy::Custom(_) => Custom::prepare_for_status_update(value, old),
+        }
+    }
+
+    fn drop_disabled(&self, builtin: &Builtin, value: &mut Value, old: Option<&Value>) {
+        if let Some(gated) = builtin.gated {
+            (gated.drop_disabled)(value, old, self.gates);
         }
     }
 
@@ -446,7 +469,10 @@ impl Kind {
     /// The errors of a new object.
     pub(crate) fn validate(&self, value: &Value) -> Vec<FieldError> {
         match &self.strategy {
-            Strategy::Builtin(builtin) => (builtin.validate)(value),
+            Strategy::Builtin(builtin) => {
+                let gated = builtin.gated.map(|gated| (gated.validate)(value, self.gates));
+                (builtin.validate)(value).into_iter().chain(gated.into_iter().flatten()).collect()
+            }
             Strategy::Custom(custom) => custom.validate(value, None),
         }
     }
@@ -454,7 +480,10 @@ impl Kind {
     /// The errors of an update.
     pub(crate) fn validate_update(&self, value: &Value, old: &Value) -> Vec<FieldError> {
         match &self.strategy {
-            Strategy::Builtin(builtin) => (builtin.validate_update)(value, old),
+            Strategy::Builtin(builtin) => {
+                let gated = builtin.gated.map(|gated| (gated.validate_update)(value, old, self.gates));
+                (builtin.validate_update)(value, old).into_iter().chain(gated.into_iter().flatten()).collect()
+            }
             Strategy::Custom(custom) => custom.validate(value, Some(old)),
         }
     }

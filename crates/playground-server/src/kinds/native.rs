@@ -71,9 +71,8 @@ const POD_GROUP: Builtin = Builtin {
     prepare_for_create: pod_group::prepare_for_create,
     prepare_for_update: pod_group::prepare_for_update,
     prepare_for_status_update: pod_group::prepare_for_status_update,
-    validate: pod_group::validate,
-    validate_update: pod_group::validate_update,
     validate_status_update: pod_group::validate_status_update,
+    gated: Some(&pod_group::GATED),
     ..CONTROLLED
 };
 
@@ -85,10 +84,7 @@ const WORKLOAD: Builtin = Builtin {
     decode: pod_group::decode_workload,
     allows_unconditional_update: false,
     set_defaults: pod_group::set_workload_defaults,
-    prepare_for_create: pod_group::create_workload,
-    prepare_for_update: pod_group::update_workload,
-    validate: pod_group::workload_errors,
-    validate_update: pod_group::workload_update_errors,
+    gated: Some(&pod_group::GATED_WORKLOAD),
     ..PLAIN
 };
 
@@ -104,17 +100,15 @@ static V1ALPHA2: &[Builtin] = &[
         decode: native_v1alpha2::decode,
         allows_unconditional_update: true,
         set_defaults: native_v1alpha2::set_defaults,
-        validate: native_v1alpha2::validate,
-        validate_update: native_v1alpha2::validate_update,
         validate_status_update: native_v1alpha2::validate_status_update,
+        gated: Some(&native_v1alpha2::GATED),
         ..POD_GROUP
     },
     Builtin {
         version: "v1alpha2",
         decode: native_v1alpha2::decode_workload,
         allows_unconditional_update: true,
-        validate: native_v1alpha2::workload_errors,
-        validate_update: native_v1alpha2::workload_update_errors,
+        gated: Some(&native_v1alpha2::GATED_WORKLOAD),
         ..WORKLOAD
     },
 ];
@@ -124,9 +118,8 @@ static V1ALPHA1: &[Builtin] = &[Builtin {
     decode: native_v1alpha1::decode,
     allows_unconditional_update: true,
     set_defaults: native_v1alpha1::set_defaults,
-    prepare_for_create: |_| {},
-    prepare_for_update: |_, _| {},
     validate: native_v1alpha1::validate,
     validate_update: native_v1alpha1::validate_update,
+    gated: None,
     ..WORKLOAD
 }];

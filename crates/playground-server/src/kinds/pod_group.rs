@@ -1,12 +1,11 @@
 //! The strategy of native PodGroups and Workloads of 1.37 (v1beta1, v1alpha3), with the rules of `muster_api::native`.
 //!
-//! The feature gates are those of a 1.37 server with `GenericWorkload` on.
+//! `GenericWorkload` is on, the other feature gates are those of the server.
 
 use k8s_openapi::api::scheduling::v1beta1;
 use muster_api::native::{
-    Gates, PodGroup, Workload, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults,
-    validate_pod_group, validate_pod_group_status_update, validate_pod_group_update, validate_workload,
-    validate_workload_update,
+    PodGroup, Workload, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults, validate_pod_group,
+    validate_pod_group_status_update, validate_pod_group_update, validate_workload, validate_workload_update,
 };
 use muster_playground_schema::FieldError;
 use serde::de::DeserializeOwned;
@@ -15,7 +14,7 @@ use serde_json::{Value, json};
 use super::metadata::restore_for_status_update;
 use super::native_errors::translate;
 use super::typed_decode::{DecodeError, decode_as};
-use super::{copy_field, default_field};
+use super::{Gated, copy_field, default_field};
 
 /// Decodes a PodGroup.
 pub(super) fn decode(group: Value) -> Result<Value, DecodeError> {
@@ -70,24 +69,20 @@ fn empty_choices(settings: &mut Value, path: &str) -> Result<(), DecodeError> {
 pub(super) fn set_defaults(group: &mut Value) {
     default_field(group, "spec", json!({}));
     default_field(&mut group["spec"], "schedulingPolicy", json!({}));
-    set_pod_group_defaults(group, Gates::default());
 }
 
 pub(super) fn prepare_for_create(group: &mut Value) {
     group["status"] = json!({});
-    drop_disabled_pod_group(group, None, Gates::default());
 }
 
 pub(super) fn prepare_for_update(group: &mut Value, old: &Value) {
     copy_field(group, "status", old);
-    drop_disabled_pod_group(group, Some(old), Gates::default());
 }
 
 /// Only the status can be changed through `status`, not even labels.
 pub(super) fn prepare_for_status_update(group: &mut Value, old: &Value) {
     copy_field(group, "spec", old);
     restore_for_status_update(group, old);
-    drop_disabled_pod_group(group, Some(old), Gates::default());
 }
 
 /// The typed form. Cannot fail: the value was decoded as the kind before, and both types accept the same values.
@@ -95,14 +90,15 @@ pub(super) fn typed<T: DeserializeOwned + Default>(value: &Value) -> T {
     T::deserialize(value).unwrap_or_default()
 }
 
-pub(super) fn validate(group: &Value) -> Vec<FieldError> {
-    translate(validate_pod_group(&typed::<PodGroup>(group), Gates::default()), group)
-}
-
-pub(super) fn validate_update(group: &Value, old: &Value) -> Vec<FieldError> {
-    let (new, old) = (typed::<PodGroup>(group), typed::<PodGroup>(old));
-    translate(validate_pod_group_update(&new, &old, Gates::default()), group)
-}
+pub(super) const GATED: Gated = Gated {
+    set_defaults: set_pod_group_defaults,
+    drop_disabled: drop_disabled_pod_group,
+    validate: |group, gates| translate(validate_pod_group(&typed::<PodGroup>(group), gates), group),
+    validate_update: |group, old, gates| {
+        let (new, old) = (typed::<PodGroup>(group), typed::<PodGroup>(old));
+        translate(validate_pod_group_update(&new, &old, gates), group)
+    },
+};
 
 pub(super) fn validate_status_update(group: &Value, old: &Value) -> Vec<FieldError> {
     let (new, old) = (typed::<PodGroup>(group), typed::<PodGroup>(old));
@@ -117,19 +113,12 @@ pub(super) fn set_workload_defaults(workload: &mut Value) {
     }
 }
 
-pub(super) fn create_workload(workload: &mut Value) {
-    drop_disabled_workload(workload, None, Gates::default());
-}
-
-pub(super) fn update_workload(workload: &mut Value, old: &Value) {
-    drop_disabled_workload(workload, Some(old), Gates::default());
-}
-
-pub(super) fn workload_errors(workload: &Value) -> Vec<FieldError> {
-    translate(validate_workload(&typed::<Workload>(workload), Gates::default()), workload)
-}
-
-pub(super) fn workload_update_errors(workload: &Value, old: &Value) -> Vec<FieldError> {
-    let (new, old) = (typed::<Workload>(workload), typed::<Workload>(old));
-    translate(validate_workload_update(&new, &old, Gates::default()), workload)
-}
+pub(super) const GATED_WORKLOAD: Gated = Gated {
+    set_defaults: |_, _| {},
+    drop_disabled: drop_disabled_workload,
+    validate: |workload, gates| translate(validate_workload(&typed::<Workload>(workload), gates), workload),
+    validate_update: |workload, old, gates| {
+        let (new, old) = (typed::<Workload>(workload), typed::<Workload>(old));
+        translate(validate_workload_update(&new, &old, gates), workload)
+    },
+};

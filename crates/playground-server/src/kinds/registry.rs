@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use muster_api::native::Gates;
 use muster_playground_store::{Store, TableId};
 
 use super::builtin::BUILTINS;
@@ -40,12 +41,13 @@ pub(crate) struct Registry {
     /// The table of each resource, kept when its definition is deleted and created again.
     tables: BTreeMap<(Box<str>, Box<str>), TableId>,
     native_groups: NativeGroups,
+    gates: Gates,
 }
 
 impl Registry {
     /// The built-in kinds, with a table in the store for each.
-    pub(crate) fn new(store: &mut Store, native_groups: NativeGroups) -> Self {
-        let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new(), native_groups };
+    pub(crate) fn new(store: &mut Store, native_groups: NativeGroups, gates: Gates) -> Self {
+        let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new(), native_groups, gates };
         for builtin in BUILTINS.iter().chain(native_groups.rows()) {
             let stored_in = builtin.stored_in.unwrap_or(builtin.group);
             let table = registry.table(store, stored_in, builtin.plural);
@@ -60,6 +62,7 @@ impl Registry {
                 namespaced: builtin.namespaced,
                 table,
                 native_groups,
+                gates,
                 served: true,
                 strategy: Strategy::Builtin(builtin),
             });
@@ -97,6 +100,7 @@ impl Registry {
                 namespaced: definition.namespaced,
                 table,
                 native_groups: self.native_groups,
+                gates: self.gates,
                 served: strategy.is_served,
                 strategy: Strategy::Custom(Box::new(strategy)),
             });

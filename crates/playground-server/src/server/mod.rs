@@ -51,6 +51,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WARNING};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Limited};
 use jiff::Timestamp;
+use muster_api::native::Gates;
 use muster_clock::Clock;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
@@ -80,6 +81,8 @@ pub struct Settings {
     pub controllers_delay: Duration,
     /// The version of the native PodGroup API, and so the Kubernetes release to imitate.
     pub native_groups: NativeGroups,
+    /// The feature gates of that API.
+    pub gates: Gates,
     /// A mutating webhook.
     pub admission: Option<Admission>,
 }
@@ -92,6 +95,7 @@ impl Default for Settings {
             window: 65_536,
             controllers_delay: Duration::ZERO,
             native_groups: NativeGroups::default(),
+            gates: Gates::default(),
             admission: None,
         }
     }

@@ -34,7 +34,7 @@ impl State {
     pub(crate) fn new(settings: &Settings, now: Timestamp) -> Self {
         let mut store = Store::new(settings.window);
         let native_groups = settings.native_groups;
-        let registry = Registry::new(&mut store, native_groups);
+        let registry = Registry::new(&mut store, native_groups, settings.gates);
         let random = Random::new(settings.seed);
         Self { store, registry, random, work_queue: BTreeSet::new(), now, native_groups, webhook: None }
     }

@@ -162,7 +162,7 @@ impl Form {
     fn unsupported(self) -> &'static [Feature] {
         match self {
             Form::PodGroup => &[],
-            Form::Workload => &[Feature::Subsets, Feature::Timeout],
+            Form::Workload => &[Feature::Subsets, Feature::Timeout, Feature::Topology],
             Form::Native(_) => &[Feature::Subsets, Feature::DesiredCount, Feature::Timeout],
             Form::NativeWorkload(_) => &[
                 Feature::Subsets,
@@ -170,11 +170,12 @@ impl Form {
                 Feature::Timeout,
                 Feature::DisruptionMode,
                 Feature::PriorityClass,
+                Feature::Topology,
             ],
             Form::SchedulerPlugins => {
-                &[Feature::Subsets, Feature::Basic, Feature::DisruptionMode, Feature::PriorityClass]
+                &[Feature::Subsets, Feature::Basic, Feature::DisruptionMode, Feature::PriorityClass, Feature::Topology]
             }
-            Form::Volcano => &[Feature::DesiredCount, Feature::Timeout, Feature::DisruptionMode],
+            Form::Volcano => &[Feature::DesiredCount, Feature::Timeout, Feature::DisruptionMode, Feature::Topology],
         }
     }
 
@@ -193,6 +194,7 @@ enum Feature {
     DisruptionMode,
     PriorityClass,
     Timeout,
+    Topology,
 }
 
 impl Feature {
@@ -206,6 +208,7 @@ impl Feature {
             (group.disruption_mode.is_some(), Self::DisruptionMode, "a disruptionMode"),
             (group.priority_class_name.is_some(), Self::PriorityClass, "a priorityClassName"),
             (group.schedule_timeout_seconds.is_some(), Self::Timeout, "a scheduleTimeoutSeconds"),
+            (group.topology_key.is_some(), Self::Topology, "a topologyKey"),
         ];
         all.into_iter().filter_map(|(is_used, feature, name)| is_used.then_some((feature, name)))
     }
@@ -255,6 +258,14 @@ impl ScenarioCarrier {
         let mut created = BTreeSet::new();
         for step in &scenario.steps {
             if let Action::Group(group) = &step.action {
+                let gates = scenario.config.kubernetes_feature_gates;
+                let needs_gate = group.topology_key.is_some() && carrier.native().is_some();
+                if needs_gate && !gates.topology_aware_workload_scheduling {
+                    let name = &group.name;
+                    return Err(format!(
+                        "the topologyKey of group {name} needs TopologyAwareWorkloadScheduling in kubernetesFeatureGates"
+                    ));
+                }
                 scenario_carrier.check(group, created.insert(group.name.clone()))?;
             } else if let Action::Delete(deleted) = &step.action {
                 for name in deleted.iter().filter_map(|one| one.group()) {
@@ -436,6 +447,13 @@ impl ScenarioCarrier {
         }
         if let Some(seconds) = group.schedule_timeout_seconds {
             spec.insert("scheduleTimeoutSeconds".to_owned(), seconds.into());
+        }
+        if let Some(key) = &group.topology_key {
+            let (field, constraint) = match form {
+                Form::Native(_) => ("schedulingConstraints", json!({"topology": [{"key": key}]})),
+                _ => ("topology", json!([{"key": key, "mode": "Required"}])),
+            };
+            spec.insert(field.to_owned(), constraint);
         }
         if matches!(form, Form::Workload | Form::NativeWorkload(_)) {
             spec.insert("name".to_owned(), json!(group.name));

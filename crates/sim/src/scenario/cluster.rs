@@ -57,6 +57,13 @@ pub(super) async fn unsuitable(config: &kube::Config, scenario: &Scenario, carri
     if let Some(needed) = carrier.native().filter(|needed| !served.contains(needed)) {
         return Some(format!("this cluster does not serve {needed}"));
     }
+    if carrier.native().is_some() {
+        for gate in scenario.config.kubernetes_feature_gates.names() {
+            if !is_enabled(&client, gate).await {
+                return Some(format!("the scenario needs the feature gate {gate}, which is off on this cluster"));
+            }
+        }
+    }
     let is_here = config.cluster_url.host().is_some_and(|host| matches!(host, "127.0.0.1" | "localhost"));
     if carrier.native().is_some() && scenario.needs_managers() && !is_here {
         return Some("references to native groups are set by the webhook, which this cluster cannot call".to_owned());
@@ -74,6 +81,14 @@ pub(super) async fn unsuitable(config: &kube::Config, scenario: &Scenario, carri
         NATIVE.into_iter().find(is_missing)
     });
     named.map(|version| format!("the scenario names {version}, which this cluster does not serve"))
+}
+
+/// Whether a feature gate of the API server is on, by its metrics.
+async fn is_enabled(client: &Client, gate: &str) -> bool {
+    let Ok(request) = http::Request::get("/metrics").body(Vec::new()) else { return false };
+    let metrics = client.request_text(request).await.unwrap_or_default();
+    let start = format!("kubernetes_feature_enabled{{name=\"{gate}\",");
+    metrics.lines().any(|line| line.starts_with(&start) && line.ends_with("} 1"))
 }
 
 /// What was created on a cluster.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use muster_api::native::Gates;
 use muster_api::owners::GangedOwners;
 use muster_api::resources::WrittenResources;
 use muster_playground::components::{PoolCapacity, PoolDriver};
@@ -139,6 +140,8 @@ pub struct Config {
     pub kubernetes_version: Option<KubernetesVersion>,
     /// Whether the cluster lacks Kubernetes' own group API.
     pub stock: bool,
+    /// Feature gates of Kubernetes that are on beside those of its group API.
+    pub kubernetes_feature_gates: KubernetesFeatureGates,
     /// Whether Muster's webhook is called. If it is not set, it is called for scenarios with owners of pods, if the
     /// cluster is in the process; on a real cluster only where the controllers cannot replace it.
     pub webhook: Option<bool>,
@@ -150,7 +153,8 @@ impl Default for Config {
     fn default() -> Self {
         // The same as without a configuration file.
         let settings = Settings { ganged: GangedOwners::all(), ..Settings::default() };
-        Self { kubernetes_version: None, stock: false, webhook: None, settings }
+        let kubernetes_feature_gates = KubernetesFeatureGates::default();
+        Self { kubernetes_version: None, stock: false, kubernetes_feature_gates, webhook: None, settings }
     }
 }
 
@@ -168,7 +172,7 @@ const WITHOUT_MEANING: [&str; 9] = [
 ];
 
 /// Fields of a scenario's configuration that are about the cluster, not about Muster.
-const OF_THE_CLUSTER: [&str; 3] = ["kubernetesVersion", "stock", "webhook"];
+const OF_THE_CLUSTER: [&str; 4] = ["kubernetesVersion", "stock", "kubernetesFeatureGates", "webhook"];
 
 impl<'de> Deserialize<'de> for Config {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -177,6 +181,7 @@ impl<'de> Deserialize<'de> for Config {
         struct ScenarioFields {
             kubernetes_version: Option<KubernetesVersion>,
             stock: bool,
+            kubernetes_feature_gates: KubernetesFeatureGates,
             webhook: Option<bool>,
         }
         let mut fields = Map::deserialize(deserializer)?;
@@ -187,14 +192,37 @@ impl<'de> Deserialize<'de> for Config {
         let own: ScenarioFields = at_path(Value::Object(own))?;
         let file: File = at_path(Value::Object(fields))?;
         let configuration = Configuration::new(file, Overrides::default()).map_err(de::Error::custom)?;
-        let ScenarioFields { kubernetes_version, stock, webhook } = own;
-        Ok(Self { kubernetes_version, stock, webhook, settings: configuration.settings })
+        let ScenarioFields { kubernetes_version, stock, kubernetes_feature_gates, webhook } = own;
+        let settings = configuration.settings;
+        Ok(Self { kubernetes_version, stock, kubernetes_feature_gates, webhook, settings })
     }
 }
 
 /// Reads a value; errors include the path of the field.
 fn at_path<T: DeserializeOwned, E: de::Error>(value: Value) -> Result<T, E> {
     serde_path_to_error::deserialize(value).map_err(|error| E::custom(format!("{}: {}", error.path(), error.inner())))
+}
+
+/// Feature gates of Kubernetes that scenarios can select, by their names there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "PascalCase", default, deny_unknown_fields)]
+pub struct KubernetesFeatureGates {
+    /// `schedulingConstraints` of PodGroups.
+    pub topology_aware_workload_scheduling: bool,
+}
+
+impl KubernetesFeatureGates {
+    /// The names of those that are on.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        let all = [("TopologyAwareWorkloadScheduling", self.topology_aware_workload_scheduling)];
+        all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name))
+    }
+
+    /// The gates of the playground's server.
+    pub(super) fn of_server(self) -> Gates {
+        let Self { topology_aware_workload_scheduling } = self;
+        Gates { topology_aware_workload_scheduling, ..Gates::default() }
+    }
 }
 
 /// A Kubernetes version that scenarios can select.
@@ -327,6 +355,9 @@ pub struct Group {
     /// How long a start may take, in seconds.
     #[serde(default)]
     pub schedule_timeout_seconds: Option<u32>,
+    /// All members have to be in one domain of this node label.
+    #[serde(default)]
+    pub topology_key: Option<String>,
 }
 
 /// What is preempted together.

@@ -157,6 +157,7 @@ impl World {
         let server = Server::start(muster_playground::Settings {
             start: Some(start),
             native_groups: if scenario.config.stock { NativeGroups::Stock } else { scenario_carrier.server() },
+            gates: scenario.config.kubernetes_feature_gates.of_server(),
             ..muster_playground::Settings::default()
         });
         let faults = Faults::none();

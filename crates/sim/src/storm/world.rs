@@ -59,8 +59,7 @@ impl World {
             start: Some(start),
             window: profile.window,
             controllers_delay: profile.controllers_delay,
-            native_groups: muster_playground::NativeGroups::V1beta1,
-            admission: None,
+            ..Settings::default()
         });
         install(&server).await?;
         let mut ledger = Ledger::new(ServerState::of(&server).await?, trace);
