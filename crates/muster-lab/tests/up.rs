@@ -96,6 +96,15 @@ fn deadlock_occurs_pod_by_pod_and_not_with_gangs() {
     up.end("-TERM");
 }
 
+#[test]
+fn demo_topology_shows_ranks_on_racks_and_a_gang_that_waits_for_one() {
+    let mut up = Up::start("topology", &["--demo", "topology", "--speed", "10"]);
+    up.wait_for("zone-1  rack-2  wide:0 wide:1 wide:2 wide:3");
+    up.wait_for("zone-1  rack-3  wide:4 wide:5 wide:6 wide:7");
+    up.wait_for("PodGroup demo/next is placed: 4 pods on 4 nodes");
+    up.end("-INT");
+}
+
 #[tokio::test]
 async fn cluster_with_a_state_continues_after_it_was_killed() {
     let folder = std::env::temp_dir().join(format!("muster-up-state-{}", std::process::id()));

@@ -192,7 +192,7 @@ impl Up {
                     log_printer::print_log(server.client(), began, From::Now).await;
                 }
                 // Pods that were bound before this start are not printed.
-                Some(Demo::Training { .. }) | None => {
+                Some(Demo::Training { .. } | Demo::Topology { .. }) | None => {
                     let from = if self.is_new { From::TheStart } else { From::Now };
                     log_printer::print_log(server.client(), began, from).await;
                 }

@@ -59,6 +59,8 @@ enum DemoName {
     Training,
     /// Two gangs and capacity for one: scheduling pod by pod and scheduling by Muster, side by side.
     Deadlock,
+    /// A gang in one zone, one in one rack, and one that finds no free rack; shows which rank is on which rack.
+    Topology,
 }
 
 /// The validated flags.
@@ -138,10 +140,15 @@ impl Options {
             (Some(nodes), None) if self.empty || nodes < Demo::NODES_MIN => return Ok(None),
             (Some(nodes), _) => nodes,
         };
-        Ok(Some(match self.demo.unwrap_or(DemoName::Training) {
+        let demo = match self.demo.unwrap_or(DemoName::Training) {
             DemoName::Training => Demo::Training { nodes },
             DemoName::Deadlock => Demo::Deadlock { nodes },
-        }))
+            DemoName::Topology => Demo::Topology { nodes },
+        };
+        match demo.unsuitable() {
+            Some(why) => bail!("--nodes {nodes}: {why}"),
+            None => Ok(Some(demo)),
+        }
     }
 }
 
@@ -190,6 +197,7 @@ mod tests {
             ("--nodes 10001", "invalid value '10001' for '--nodes <COUNT>'"),
             ("--empty --demo deadlock", "cannot be used with"),
             ("--nodes 2 --demo deadlock", "--nodes 2: a demo needs at least 4"),
+            ("--nodes 18 --demo topology", "--nodes 18: the demo topology needs 4 racks of the same size"),
             ("--shape /no/such/file", "--shape /no/such/file: No such file"),
             ("--shape Cargo.toml", "--shape Cargo.toml: "),
         ] {

@@ -5,6 +5,7 @@
 
 mod board;
 mod deadlock;
+mod topology;
 mod training;
 
 use std::time::Duration;
@@ -26,6 +27,8 @@ pub(super) use board::show;
 const GPUS: u32 = 8;
 /// The resource that the demos request.
 const GPU: &str = "nvidia.com/gpu";
+/// How long a gang of a Job works.
+const WORK_SECONDS: u32 = 120;
 /// The namespace of all demos.
 const NAMESPACE: &str = "demo";
 /// The ConfigMap that marks a cluster whose demo is decided.
@@ -41,6 +44,8 @@ pub(super) enum Demo {
     Training { nodes: u32 },
     /// Two gangs with capacity for one, scheduled pod by pod and as gangs.
     Deadlock { nodes: u32 },
+    /// Gangs in one zone and in one rack, and one that finds no free rack.
+    Topology { nodes: u32 },
 }
 
 /// Objects that are created together.
@@ -54,11 +59,20 @@ impl Demo {
     /// On fewer nodes there is nothing to see.
     pub(super) const NODES_MIN: u32 = 4;
 
+    /// Why there is nothing to see on its nodes.
+    pub(super) fn unsuitable(self) -> Option<String> {
+        match self {
+            Demo::Topology { nodes } => topology::unsuitable(nodes),
+            Demo::Training { .. } | Demo::Deadlock { .. } => None,
+        }
+    }
+
     /// What the demo shows, and commands to look at it.
     pub(super) fn introduction(self) -> String {
         match self {
             Demo::Training { nodes } => training::introduction(nodes),
             Demo::Deadlock { nodes } => deadlock::introduction(nodes),
+            Demo::Topology { nodes } => topology::introduction(nodes),
         }
     }
 
@@ -70,6 +84,7 @@ impl Demo {
         let steps = match self {
             Demo::Training { nodes } => training::steps(nodes),
             Demo::Deadlock { nodes } => deadlock::steps(nodes),
+            Demo::Topology { nodes } => topology::steps(nodes),
         };
         for step in steps {
             for object in &step.objects {
@@ -78,6 +93,9 @@ impl Demo {
             if let Some((label, pods)) = step.then {
                 await_bound(server, label, pods).await.with_context(|| format!("the demo's pods {label}"))?;
             }
+        }
+        if let Demo::Topology { .. } = self {
+            println!("The racks, node by node, each pod with its rank:\n{}\n", topology::racks(server).await?);
         }
         Ok(())
     }
@@ -123,6 +141,17 @@ async fn await_bound(server: &Server, label: &str, wanted: usize) -> anyhow::Res
 fn gang(name: &str, pods: u32) -> Value {
     json!({"apiVersion": "muster.dev/v1alpha1", "kind": "PodGroup", "metadata": {"namespace": NAMESPACE, "name": name},
         "spec": {"policy": {"gang": {"minCount": pods}}}})
+}
+
+/// A Job whose pods have a rank each and are members of the group of its name.
+fn indexed_job(name: &str, pods: u32) -> Value {
+    let mut annotations = work_annotations(name, pods, WORK_SECONDS);
+    annotations["muster.dev/pod-group"] = json!(name);
+    let mut spec = pod_spec(GPUS);
+    spec["restartPolicy"] = json!("Never");
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": NAMESPACE, "name": name},
+        "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed",
+            "template": {"metadata": {"labels": {"app": name}, "annotations": annotations}, "spec": spec}}})
 }
 
 /// The spec of an idle pod with so many GPUs.

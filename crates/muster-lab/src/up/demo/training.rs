@@ -3,10 +3,8 @@
 
 use serde_json::{Value, json};
 
-use super::{GPUS, NAMESPACE, Step, gang, pod_spec, work_annotations};
+use super::{GPUS, NAMESPACE, Step, WORK_SECONDS, gang, indexed_job, pod_spec};
 
-/// How long each gang works.
-const WORK_SECONDS: u32 = 120;
 /// The GPUs of a notebook: two of them do not fit on a node, nor a pod of a gang next to one.
 const NOTEBOOK_GPUS: u32 = 5;
 
@@ -40,20 +38,13 @@ pub(super) fn introduction(nodes: u32) -> String {
 pub(super) fn steps(nodes: u32) -> Vec<Step> {
     let Sizes { train, notebooks, next } = Sizes::of(nodes);
     vec![
-        Step { objects: vec![gang("train", train), job("train", train)], then: Some(("app=train", train as usize)) },
+        Step {
+            objects: vec![gang("train", train), indexed_job("train", train)],
+            then: Some(("app=train", train as usize)),
+        },
         Step { objects: vec![deployment(notebooks)], then: Some(("app=notebook", notebooks as usize)) },
-        Step { objects: vec![gang("next", next), job("next", next)], then: None },
+        Step { objects: vec![gang("next", next), indexed_job("next", next)], then: None },
     ]
-}
-
-fn job(name: &str, pods: u32) -> Value {
-    let mut annotations = work_annotations(name, pods, WORK_SECONDS);
-    annotations["muster.dev/pod-group"] = json!(name);
-    let mut spec = pod_spec(GPUS);
-    spec["restartPolicy"] = json!("Never");
-    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": NAMESPACE, "name": name},
-        "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed",
-            "template": {"metadata": {"labels": {"app": name}, "annotations": annotations}, "spec": spec}}})
 }
 
 fn deployment(pods: u32) -> Value {
