@@ -40,7 +40,7 @@ const NATIVE: Kind = Kind {
     version: Version::V1_37,
     profile: Profile::Gates,
     served: &["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"],
-    arguments: &[],
+    arguments: &["--gates", "TopologyAwareWorkloadScheduling=true"],
     carriers: &[Carrier::V1beta1],
     managers: false,
     left_out: &[],
@@ -51,7 +51,12 @@ const NATIVE_MANAGERS: Kind = with_managers("native-managers", NATIVE);
 const ALPHA: Kind = Kind {
     id: "alpha",
     served: &["scheduling.k8s.io/v1alpha3"],
-    arguments: &["--flag", "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true"],
+    arguments: &[
+        "--gates",
+        "TopologyAwareWorkloadScheduling=true",
+        "--flag",
+        "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true",
+    ],
     carriers: &[Carrier::V1alpha3],
     // The finalizer of deleted groups is removed by Kubernetes' own controller, which uses v1beta1 only: here they
     // stay.
@@ -61,6 +66,7 @@ const ALPHA: Kind = Kind {
 const V1_36: Kind = Kind {
     id: "1.36",
     version: Version::V1_36,
+    arguments: &[],
     served: &["scheduling.k8s.io/v1alpha2"],
     carriers: &[Carrier::V1alpha2],
     ..NATIVE
@@ -68,6 +74,7 @@ const V1_36: Kind = Kind {
 const V1_35: Kind = Kind {
     id: "1.35",
     version: Version::V1_35,
+    arguments: &[],
     served: &["scheduling.k8s.io/v1alpha1"],
     carriers: &[Carrier::V1alpha1],
     ..NATIVE
