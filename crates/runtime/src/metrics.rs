@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_engine::model::topology::RankDistance;
 use muster_engine::{GroupState, PreemptionResult};
 use muster_reflector::WatchAges;
 use prometheus_client::encoding::text::encode;
@@ -131,6 +132,7 @@ struct Inner {
     groups: Gauges<1>,
     volume_wait_seconds: Histograms<1>,
     volume_refusals: Counters<1>,
+    rank_distance: Histogram,
     batch_seconds: Histogram,
 }
 
@@ -148,6 +150,10 @@ fn sli_buckets() -> Histogram {
 
 fn volume_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.1, 2.0, 14))
+}
+
+fn rank_buckets() -> Histogram {
+    Histogram::new([0.0, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0])
 }
 
 fn short_buckets() -> Histogram {
@@ -322,6 +328,12 @@ impl Inner {
                 "Claims whose volume failed after their pod was placed, by provisioner",
                 Counters::default(),
             ),
+            rank_distance: register(
+                r,
+                "muster_rank_distance",
+                "Topology levels between neighbours in rank, on average over a group with levels that was placed",
+                rank_buckets(),
+            ),
             batch_seconds: register(
                 r,
                 "muster_decision_batch_duration_seconds",
@@ -375,6 +387,11 @@ impl Metrics {
             Entity::Pod => self.inner.preemption_attempts.inc(),
             Entity::Group => self.inner.group_preemption_attempts.get_or_create(&[("result", result.into())]).inc(),
         };
+    }
+
+    /// A group with topology levels was placed.
+    pub fn ranks_placed(&self, distance: RankDistance) {
+        self.inner.rank_distance.observe(distance.levels as f64 / f64::from(distance.pairs));
     }
 
     /// A preemption plan with so many victims, in so many whole groups and other pods, is executed.
@@ -533,6 +550,7 @@ mod tests {
         metrics.volumes_waited(false, MS);
         metrics.volume_failed("csi.example");
         metrics.volume_failed("");
+        metrics.ranks_placed(RankDistance { pairs: 4, levels: 3 });
         metrics.batch(MS);
         let text = metrics.clone().render();
         for line in [
@@ -572,6 +590,7 @@ mod tests {
             r#"muster_volume_wait_seconds_count{result="given_up"} 1"#,
             r#"muster_volume_refusals_total{provisioner="csi.example"} 1"#,
             r#"muster_volume_refusals_total{provisioner="none"} 1"#,
+            r#"muster_rank_distance_bucket{le="0.75"} 1"#,
             "muster_decision_batch_duration_seconds_count 1",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

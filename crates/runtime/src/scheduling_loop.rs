@@ -300,6 +300,9 @@ impl SchedulingLoop {
         if let Some(preemption) = attempt.preemption {
             self.instruments.metrics.preemption_attempt(entity, preemption);
         }
+        if let Some(distance) = attempt.rank_distance {
+            self.instruments.metrics.ranks_placed(distance);
+        }
         let profile = &self.profiles[usize::from(attempt.profile)];
         self.instruments.metrics.attempt(entity, result, profile, took);
         self.instruments.metrics.decided(entity, took);

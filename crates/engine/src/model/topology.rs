@@ -60,6 +60,16 @@ pub enum DomainChoice {
     MostAllocated,
 }
 
+/// How far apart the pods of a group are that follow each other in rank, in the tree of its levels.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RankDistance {
+    /// How many pairs of pods that is.
+    pub pairs: u32,
+    /// The levels up to their narrowest common domain, over all pairs: 0 on one node, 1 on two nodes of the narrowest
+    /// level, one more for each wider level.
+    pub levels: u64,
+}
+
 impl GroupTopology {
     /// The constraint of label keys in the order of levels, widest first, each with whether it is required.
     pub fn of(constraints: impl IntoIterator<Item = (String, bool)>) -> Option<Self> {

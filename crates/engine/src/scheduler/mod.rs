@@ -43,6 +43,7 @@ use crate::model::Millis;
 use crate::model::ids::{ClaimId, ClassId, GroupId, PodId};
 use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
+use crate::model::topology::RankDistance;
 use crate::observation::Observation;
 use crate::placement::cache::Cache;
 use crate::queue::{Entity, Queue};
@@ -128,6 +129,8 @@ pub struct Engine {
     last_attempt: Option<SchedulingAttempt>,
     /// The result of preemption in the current attempt, if it was tried.
     preemption_result: Option<PreemptionResult>,
+    /// Of the group that the current attempt placed.
+    rank_distance: Option<RankDistance>,
 }
 
 /// The entity of one scheduling attempt, and its result.
@@ -141,6 +144,8 @@ pub struct SchedulingAttempt {
     pub placed: bool,
     /// The result of preemption, if it was tried because something did not fit.
     pub preemption: Option<PreemptionResult>,
+    /// How far apart neighbours in rank are, of the pods of a group with topology levels that it placed.
+    pub rank_distance: Option<RankDistance>,
     /// What it cost, independent of the machine: about the evaluations of one node.
     pub steps: u64,
 }
@@ -189,6 +194,7 @@ impl Engine {
             now: 0,
             last_attempt: None,
             preemption_result: None,
+            rank_distance: None,
         })
     }
 
@@ -217,6 +223,7 @@ impl Engine {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
             let begin = self.cluster.steps.total();
             self.preemption_result = None;
+            self.rank_distance = None;
             match entity {
                 Entity::Pod(pod) => self.schedule_pod(pod),
                 Entity::Group(group) => self.schedule_group(group),
@@ -230,7 +237,14 @@ impl Engine {
             };
             let placed = self.outbox[sent..].iter().any(is_placement);
             let (group, preemption) = (matches!(entity, Entity::Group(_)), self.preemption_result);
-            self.last_attempt = Some(SchedulingAttempt { group, profile, placed, preemption, steps });
+            self.last_attempt = Some(SchedulingAttempt {
+                group,
+                profile,
+                placed,
+                preemption,
+                rank_distance: self.rank_distance,
+                steps,
+            });
         }
         std::mem::take(&mut self.outbox)
     }

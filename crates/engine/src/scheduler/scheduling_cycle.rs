@@ -229,6 +229,9 @@ impl Engine {
         for (pod, _) in placed {
             self.cluster.pod_mut(*pod).start_role = role;
         }
+        let levels = self.cluster.group(id).definition.current().and_then(|spec| spec.topology.clone());
+        self.rank_distance = levels
+            .and_then(|levels| placement::domains::rank_distance(&self.cluster, &mut self.cache, &levels, placed));
         self.queue.set_awaited_victims(Entity::Group(id), None);
         self.queue.forget_overlong_waits(Entity::Group(id));
         self.activate_family(id);

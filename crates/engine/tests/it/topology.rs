@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use muster_engine::model::group::{GroupSpec, Policy};
 use muster_engine::model::node::NodeSpec;
-use muster_engine::model::topology::{DomainChoice, GroupTopology};
+use muster_engine::model::topology::{DomainChoice, GroupTopology, RankDistance};
 use muster_engine::{Config, Diagnosis, MemberVerdict, PodView};
 
 use crate::fake_cluster::{FakeCluster, key};
@@ -440,6 +440,12 @@ fn declared_levels_make_a_rack_of_one_block_and_order_ranks_without_a_constraint
     for number in [6, 1, 4, 3, 0, 7, 2, 5] {
         fake.pod_with(&format!("p-{number}"), "all", 1, |pod| pod.rank = Some(number));
     }
+    let mut distance = None;
+    for _ in 0..3 {
+        fake.decide();
+        distance = distance.or(fake.engine.engine().last_attempt().and_then(|attempt| attempt.rank_distance));
+    }
+    assert_eq!(distance, Some(RankDistance { pairs: 7, levels: 2 + 3 + 2 }), "between racks, and once between blocks");
     fake.settle();
     let nodes: Vec<String> = (0..8).map(|number| fake.node_of(&format!("p-{number}")).unwrap()).collect();
     assert_eq!(nodes, ["a1", "a1", "a2", "a2", "b1", "b1", "b2", "b2"]);

@@ -21,6 +21,7 @@ use super::{bounds, requirements};
 use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
 use crate::model::ids::{NodeId, PodId};
+use crate::model::topology::{GroupTopology, RankDistance};
 use choice::DomainRoom;
 pub(crate) use rooms::Rooms;
 pub(crate) use tree::{DomainId, Tree};
@@ -264,6 +265,16 @@ fn place_in(
         return Verdict::Impossible;
     }
     verdict
+}
+
+/// How far apart neighbours in rank are, of pods that were placed together.
+pub(crate) fn rank_distance(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    topology: &GroupTopology,
+    placed: &[(PodId, NodeId)],
+) -> Option<RankDistance> {
+    ranks::distance(cluster, placed, &cache.tree(cluster, &topology.levels))
 }
 
 /// Where a group that does not fit comes closest.

@@ -7,8 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::request::PlacementRequest;
 use super::tree::Tree;
+use crate::cluster::Cluster;
 use crate::cluster::transaction::{Savepoint, Transaction};
-use crate::model::ids::{ClassId, PodId};
+use crate::model::ids::{ClassId, NodeId, PodId};
+use crate::model::topology::RankDistance;
 
 /// Exchanges the places of pods of one class that were placed since a savepoint.
 pub(super) fn assign(transaction: &mut Transaction<'_>, since: Savepoint, request: &PlacementRequest, tree: &Tree) {
@@ -46,6 +48,17 @@ pub(super) fn assign(transaction: &mut Transaction<'_>, since: Savepoint, reques
     for (class, node) in occupied {
         transaction.occupy(class, node);
     }
+}
+
+/// How far apart neighbours in rank are, of these pods; `None` if fewer than two have a rank.
+pub(super) fn distance(cluster: &Cluster, placed: &[(PodId, NodeId)], tree: &Tree) -> Option<RankDistance> {
+    let pods: Vec<PodId> = placed.iter().map(|(pod, _)| *pod).collect();
+    let ranks = first_of_each_rank(&pods, |pod| cluster.pod(pod).rank);
+    let ranked = placed.iter().filter_map(|(pod, node)| Some((*ranks.get(pod)?, *node)));
+    let nodes: Vec<NodeId> = ranked.collect::<BTreeMap<u64, NodeId>>().into_values().collect();
+    let levels = nodes.windows(2).map(|pair| tree.levels_between(pair[0], pair[1]) as u64).sum();
+    let pairs = u32::try_from(nodes.len().checked_sub(1)?).unwrap_or(u32::MAX);
+    (pairs > 0).then_some(RankDistance { pairs, levels })
 }
 
 /// The pods that have a rank of their own: of several with the same rank, the first.

@@ -179,6 +179,16 @@ impl Tree {
         (self.depth(domain) == depth).then_some(domain)
     }
 
+    /// The levels up to the narrowest domain that two nodes share; 0 for one node.
+    pub(super) fn levels_between(&self, one: NodeId, other: NodeId) -> usize {
+        if one == other {
+            return 0;
+        }
+        let around = |node: NodeId| self.narrowest(node).into_iter().flat_map(|domain| self.ancestors(domain));
+        let shared = around(one).find(|domain| self.contains(*domain, other));
+        self.labels.len() + 1 - shared.map_or(0, |domain| self.depth(domain))
+    }
+
     /// A domain and those around it, narrowest first.
     pub(super) fn ancestors(&self, domain: DomainId) -> impl Iterator<Item = DomainId> + '_ {
         let parent = |domain: &DomainId| (*domain != DomainId::ROOT).then(|| self.domains[domain.index()].parent);
@@ -255,6 +265,8 @@ mod tests {
         assert_eq!(tree.domain_at(NodeId(2), 2), None);
         assert_eq!(tree.domain_at(NodeId(2), 1), Some(a));
         assert_eq!(tree.domain_at(NodeId(3), 1), None);
+        let levels = |other| tree.levels_between(NodeId(1), NodeId(other));
+        assert_eq!([1, 5, 4, 2, 0, 3].map(levels), [0, 1, 2, 2, 3, 3]);
     }
 
     #[test]

@@ -16,13 +16,15 @@ use muster_oracle::naive::Naive;
 use super::memory::peak_rss_mib;
 use super::report::Row;
 use super::shapes::{self, Domains, Kind, Shape, Size};
-use super::volumes;
+use super::{ranks, volumes};
 
 pub(super) const HOST: &str = "kubernetes.io/hostname";
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 const REGION: &str = "topology.kubernetes.io/region";
 const BLOCK: &str = "example.com/block";
 const RACK: &str = "example.com/rack";
+pub(super) const NODES_PER_BLOCK: usize = 1000;
+pub(super) const NODES_PER_RACK: usize = 100;
 
 /// The naive scheduler is measured for so many evaluations of a node, and scaled up for the rest.
 const NAIVE_EVALUATIONS_MAX: usize = 25_000_000;
@@ -49,14 +51,14 @@ pub(crate) fn measure(shape: &Shape) -> Row {
     let mut best_without = Duration::MAX;
     for _ in 1..rounds {
         if compares {
-            best_without = best_without.min(decide(&without).0);
+            best_without = best_without.min(decide(&without).decide);
         }
         let round = decide(shape);
-        if round.0 < best.0 {
+        if round.decide < best.decide {
             best = round;
         }
     }
-    let (decide, observe, bound) = best;
+    let Round { decide, observe, bound, rank_ratio } = best;
     let overhead_percent = compares.then(|| (decide.as_secs_f64() / best_without.as_secs_f64() - 1.0) * 100.0);
     // Before the naive scheduler runs: its memory must not count.
     let peak_rss_mib = peak_rss_mib();
@@ -74,12 +76,20 @@ pub(crate) fn measure(shape: &Shape) -> Row {
         naive_ms: ms(naive),
         naive_ratio: naive.as_secs_f64() / decide.as_secs_f64(),
         overhead_percent,
+        rank_ratio,
     }
 }
 
-/// Passes all observations to a new engine, then lets it decide. Returns how long deciding and observing took, and how
-/// many pods were bound.
-fn decide(shape: &Shape) -> (Duration, Duration, usize) {
+/// The result of one run.
+struct Round {
+    decide: Duration,
+    observe: Duration,
+    bound: usize,
+    rank_ratio: Option<f64>,
+}
+
+/// Passes all observations to a new engine, then lets it decide.
+fn decide(shape: &Shape) -> Round {
     let mut engine = Engine::new(Config::default()).expect("the defaults are valid");
     let mut observe = Duration::ZERO;
     // One at a time, as from a watch: observations are not kept here.
@@ -110,7 +120,12 @@ fn decide(shape: &Shape) -> (Duration, Duration, usize) {
         decide += begin.elapsed();
     }
     let bound = commands.iter().filter(|command| matches!(command, Command::Bind { .. })).count();
-    (decide, observe, bound)
+    let rank_ratio = has_ranks(shape).then(|| ranks::distance_over_random(&commands)).flatten();
+    Round { decide, observe, bound, rank_ratio }
+}
+
+fn has_ranks(shape: &Shape) -> bool {
+    shape.domains == Domains::Levels
 }
 
 /// Decides as long as there is something to decide now.
@@ -175,7 +190,8 @@ fn show(shape: &Shape, observe: &mut dyn FnMut(Observation)) {
             observe(Observation::GroupSeen(GroupSpec { topology, ..group_spec(shape.kind, group) }));
         }
         let membership = member.map(|group| Membership::of(group_key(group)));
-        let mut pod = PodSpec { membership, ours: true, ..pod("pod", &class) };
+        let rank = has_ranks(shape).then_some(number as u64);
+        let mut pod = PodSpec { membership, rank, ours: true, ..pod("pod", &class) };
         volumes::give_claim(shape.volumes, number, &mut pod);
         observe(Observation::PodSeen(pod));
     }
@@ -232,7 +248,11 @@ fn node(shape: &Shape, number: usize) -> NodeSpec {
     let mut labels = Labels::from([(HOST.to_owned(), name.clone()), (ZONE.to_owned(), format!("zone-{}", number % 3))]);
     if shape.domains != Domains::None {
         let domain = |key: &str, value: usize| (key.to_owned(), value.to_string());
-        labels.extend([domain(REGION, 0), domain(BLOCK, number / 1000), domain(RACK, number / 100)]);
+        labels.extend([
+            domain(REGION, 0),
+            domain(BLOCK, number / NODES_PER_BLOCK),
+            domain(RACK, number / NODES_PER_RACK),
+        ]);
     }
     NodeSpec { name, labels, allocatable: allocatable.into_iter().collect(), ..NodeSpec::default() }
 }

@@ -4,6 +4,7 @@ mod hostile;
 mod measure;
 mod memory;
 mod preemption;
+mod ranks;
 mod report;
 mod shapes;
 mod volumes;

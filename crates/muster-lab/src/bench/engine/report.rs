@@ -25,6 +25,9 @@ pub(crate) struct Row {
     /// The cost of nominations of other pods, against the same shape without them in the same process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) overhead_percent: Option<f64>,
+    /// How far apart neighbours in rank are, over the same places in a random order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) rank_ratio: Option<f64>,
 }
 
 pub(crate) fn print_head(out: &mut impl Write) -> io::Result<()> {
@@ -119,6 +122,10 @@ pub(crate) fn targets(rows: &[Row]) -> Vec<Target> {
     let (small, large) = ("gang-1x1000-in-levels-on-5000-nodes", "gang-1x1000-in-levels-on-50000-nodes");
     let growth = time(large).zip(time(small)).map(|(large, small)| large / small);
     add("a gang of 1000 in three levels on 50000 nodes over 5000", growth, false, 12.0);
+    let ranks = |name: &str| of(name).and_then(|row| row.rank_ratio);
+    let what = "levels between neighbours in rank over a random order, a gang of";
+    add(&format!("{what} 1000"), ranks(small), false, 0.5);
+    add(&format!("{what} 5000"), ranks("gang-in-levels-fills-5000-gpu-nodes"), false, 0.5);
     let overhead = rows.iter().find_map(|row| row.overhead_percent);
     add("overhead of 5000 nominations in one process, percent", overhead, false, 10.0);
     add("a gang of 5000, ms", time("gang-fills-5000-gpu-nodes"), false, 50.0);
