@@ -183,6 +183,10 @@ pub struct Scoring {
     pub weight_topology_spread: i64,
     /// The weight of the `ImageLocality` score.
     pub weight_image_locality: i64,
+    /// The weight of the `VolumeBinding` score; with zero, how much storage is free does not matter.
+    pub weight_volume_binding: i64,
+    /// The `VolumeBinding` score by the utilization of storage: at least one point, by increasing utilization.
+    pub storage_shape: Vec<ShapePoint>,
     /// `hardPodAffinityWeight`: the score for existing pods with required affinity to the pod.
     pub hard_pod_affinity_weight: i64,
     /// `ignorePreferredTermsOfExistingPods`: applies to pods without preferred terms.
@@ -204,6 +208,11 @@ impl Default for Scoring {
             weight_pod_affinity: 2,
             weight_topology_spread: 2,
             weight_image_locality: 1,
+            weight_volume_binding: 1,
+            storage_shape: vec![
+                ShapePoint { utilization: 0, score: 10 },
+                ShapePoint { utilization: 100, score: 0 },
+            ],
             hard_pod_affinity_weight: 1,
             ignores_preferred_terms_of_others: false,
         }
@@ -313,6 +322,7 @@ impl Scoring {
             ("scoring.weight_pod_affinity", self.weight_pod_affinity),
             ("scoring.weight_topology_spread", self.weight_topology_spread),
             ("scoring.weight_image_locality", self.weight_image_locality),
+            ("scoring.weight_volume_binding", self.weight_volume_binding),
         ] {
             if !(0..=100_000).contains(&weight) {
                 return refuse(field, &weight, "a weight is from 0 to 100000");
@@ -329,14 +339,13 @@ impl Scoring {
             }
         }
         if let Strategy::RequestedToCapacityRatio { shape } = &self.strategy {
-            validate_shape(shape)?;
+            validate_shape("scoring.strategy.shape", shape)?;
         }
-        Ok(())
+        validate_shape("scoring.storage_shape", &self.storage_shape)
     }
 }
 
-fn validate_shape(shape: &[ShapePoint]) -> Result<(), ValidationError> {
-    let field = "scoring.strategy.shape";
+fn validate_shape(field: &str, shape: &[ShapePoint]) -> Result<(), ValidationError> {
     if shape.is_empty() {
         return Err(ValidationError::new("configuration", field, "[]", "a shape needs at least one point"));
     }

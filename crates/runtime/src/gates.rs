@@ -20,6 +20,8 @@ pub struct FeatureGates {
     pub pod_group: bool,
     /// Each replica of a LeaderWorkerSet is a gang; without it its pods are scheduled on their own.
     pub pod_group_per_replica: bool,
+    /// Nodes are scored by the storage that the claims of a pod would leave free; without it that does not matter.
+    pub storage_capacity_scoring: bool,
 }
 
 impl Default for FeatureGates {
@@ -32,6 +34,7 @@ impl Default for FeatureGates {
             basic_policy_desired_count: true,
             pod_group: true,
             pod_group_per_replica: true,
+            storage_capacity_scoring: true,
         }
     }
 }
@@ -55,7 +58,7 @@ pub enum GateError {
     },
 }
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "GenericWorkload",
     "GangScheduling",
     "WorkloadAwarePreemption",
@@ -63,6 +66,7 @@ const NAMES: [&str; 7] = [
     "PodGroup",
     "DelayedPreemption",
     "PodGroupPerReplica",
+    "StorageCapacityScoring",
 ];
 /// The dependencies between gates.
 const NEEDS: [(usize, usize); 7] = [(1, 0), (2, 0), (2, 1), (3, 0), (4, 0), (5, 0), (6, 4)];
@@ -94,6 +98,7 @@ impl FeatureGates {
             pod_group,
             delayed_preemption,
             pod_group_per_replica,
+            storage_capacity_scoring,
         ] = on;
         Ok(Self {
             generic_workload,
@@ -103,6 +108,7 @@ impl FeatureGates {
             basic_policy_desired_count,
             pod_group,
             pod_group_per_replica,
+            storage_capacity_scoring,
         })
     }
 
@@ -116,6 +122,7 @@ impl FeatureGates {
             self.pod_group,
             self.delayed_preemption,
             self.pod_group_per_replica,
+            self.storage_capacity_scoring,
         ];
         std::array::from_fn(|index| (NAMES[index], on[index]))
     }

@@ -93,4 +93,6 @@ pub enum ScoreName {
     Spread,
     /// The images of the pod that are present on the node.
     Images,
+    /// How much of the storage its claims would leave free.
+    VolumeBinding,
 }

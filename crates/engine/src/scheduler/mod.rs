@@ -166,6 +166,7 @@ impl Engine {
         let mut cluster = Cluster::default();
         cluster.profiles = config.profiles.iter().map(ProfileRules::new).collect();
         cluster.group_priority_capped = config.group_priority_capped;
+        cluster.storage.is_scored = config.profiles.iter().any(|profile| profile.scoring.weight_volume_binding > 0);
         let scorers =
             config.profiles.iter().map(|profile| Scorer::new(&profile.scoring, &mut cluster.resources)).collect();
         let reports = ReportDedup::new(config.report_waiting_after_ms);

@@ -6,15 +6,13 @@
 
 use smallvec::SmallVec;
 
+use super::shape;
 use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::config::{ShapePoint, Strategy, Weighted};
+use crate::config::{Strategy, Weighted};
 use crate::model::ids::ResourceId;
 use crate::model::plugin::SCORE_MAX;
 use crate::model::resources::{CPU, MEMORY, ResourceNames, is_scalar};
-
-/// The scores of shape points are 0 to 10.
-const SHAPE_SCORE_MAX: i64 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Fit {
@@ -37,7 +35,7 @@ impl Fit {
                 Strategy::MostAllocated => requested.min(capacity) * SCORE_MAX / capacity,
                 Strategy::RequestedToCapacityRatio { shape } => {
                     // A resource whose score is zero does not contribute its weight.
-                    match by_shape(shape, requested, capacity) {
+                    match shape::score(shape, shape::utilization(requested, capacity)) {
                         0 => continue,
                         score => score,
                     }
@@ -110,25 +108,12 @@ fn least(requested: i64, capacity: i64) -> i64 {
     if requested > capacity { 0 } else { (capacity - requested) * SCORE_MAX / capacity }
 }
 
-fn by_shape(shape: &[ShapePoint], requested: i64, capacity: i64) -> i64 {
-    let utilization = if requested > capacity { 100 } else { requested.max(0) * 100 / capacity };
-    let scaled = |point: &ShapePoint| point.score * (SCORE_MAX / SHAPE_SCORE_MAX);
-    let Some(next) = shape.iter().position(|point| utilization <= point.utilization) else {
-        return shape.last().map_or(0, scaled);
-    };
-    if next == 0 {
-        return scaled(&shape[0]);
-    }
-    let (left, right) = (&shape[next - 1], &shape[next]);
-    let rise = scaled(right) - scaled(left);
-    scaled(left) + rise * (utilization - left.utilization) / (right.utilization - left.utilization)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::config::ShapePoint;
     use crate::model::class::ClassSpec;
     use crate::model::resources::Requests;
 

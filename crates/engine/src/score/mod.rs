@@ -8,8 +8,10 @@ mod fit;
 mod images;
 pub(crate) mod inter_pod_affinity;
 mod node_affinity;
+mod shape;
 mod taints;
 pub(crate) mod topology_spread;
+mod volume_binding;
 
 use inter_pod_affinity::Span;
 use smallvec::SmallVec;
@@ -17,7 +19,7 @@ use smallvec::SmallVec;
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
 use crate::cluster::node::Node;
-use crate::config::Scoring;
+use crate::config::{Scoring, ShapePoint};
 use crate::model::plugin::ScoreName;
 use crate::model::resources::ResourceNames;
 
@@ -61,6 +63,8 @@ pub(crate) struct Scorer {
     weight_inter_pod_affinity: i64,
     weight_spread: i64,
     weight_images: i64,
+    weight_volume_binding: i64,
+    storage_shape: Vec<ShapePoint>,
 }
 
 impl Scorer {
@@ -75,6 +79,8 @@ impl Scorer {
             weight_inter_pod_affinity: config.weight_pod_affinity,
             weight_spread: config.weight_topology_spread,
             weight_images: config.weight_image_locality,
+            weight_volume_binding: config.weight_volume_binding,
+            storage_shape: config.storage_shape.clone(),
         }
     }
 
@@ -83,11 +89,19 @@ impl Scorer {
         StaticScore { taints: taints::raw(class, node), node_affinity: node_affinity::raw(class, node) }
     }
 
-    /// The weighted scores of the load and images of the node.
+    /// The weighted scores of the load and images of the node, and of the storage that it can access.
     pub(crate) fn load_score(&self, class: &PodClass, node: &Node, cluster: &Cluster) -> i64 {
         self.weight_fit * self.fit.score(class, node)
             + self.weight_balanced * self.balanced.score(class, node)
             + self.weight_images * images::score(class, node, &cluster.images, cluster.nodes_present())
+            + self.volume_binding_score(class, node, cluster)
+    }
+
+    fn volume_binding_score(&self, class: &PodClass, node: &Node, cluster: &Cluster) -> i64 {
+        match self.weight_volume_binding {
+            0 => 0,
+            weight => weight * volume_binding::score(&self.storage_shape, class, node, cluster),
+        }
     }
 
     /// The weighted sum of the scores that are normalized over the feasible nodes.
@@ -137,6 +151,7 @@ impl Scorer {
             ),
             (ScoreName::Spread, self.weight_spread * spread),
             (ScoreName::Images, self.weight_images * images),
+            (ScoreName::VolumeBinding, self.volume_binding_score(class, node, cluster)),
         ]
     }
 }

@@ -7,7 +7,7 @@ use muster_engine::model::storage::{
     AccessMode, AttachmentSpec, CapacitySpec, DriverSpec, NamedDisk, NodeDriversSpec, StorageObservation,
     StorageWriteOutcome, VolumeSpec, VolumeTopology,
 };
-use muster_engine::{Command, Diagnosis, Observation, VolumeEvent};
+use muster_engine::{Command, Config, Diagnosis, Observation, VolumeEvent};
 
 use crate::fake_cluster::{FakeCluster, cpus};
 use crate::fake_storage::{Provisioner, kind, on_label};
@@ -73,6 +73,59 @@ fn the_smallest_volume_that_is_large_enough_is_reserved() {
     fake.settle();
     assert_eq!(fake.bound(), ["p"]);
     assert_eq!(fake.storage.claims["c"].volume, "right");
+}
+
+/// Zone `a` has two nodes and volumes of two sizes, zone `b` one node and volumes of one size between these.
+fn cluster_with_volumes_of_three_sizes(weight: i64) -> FakeCluster {
+    let mut config = Config::default();
+    config.profiles[0].scoring.weight_volume_binding = weight;
+    let mut fake = FakeCluster::with(config);
+    fake.storage_class("local", NONE);
+    for (name, zone, bytes) in
+        [("full", "a", 10), ("huge", "a", 1000), ("half-1", "b", 20), ("half-2", "b", 20), ("half-3", "b", 20)]
+    {
+        fake.volume(name, "local", bytes, on_label(ZONE, zone));
+    }
+    for (number, zone) in ["a", "a", "b"].into_iter().enumerate() {
+        put_one_cpu_node(&mut fake, number, zone, false);
+    }
+    fake
+}
+
+fn put_one_cpu_node(fake: &mut FakeCluster, number: usize, zone: &str, unschedulable: bool) {
+    let name = format!("n{number}");
+    let cpus = if zone == "a" { 1 } else { 8 };
+    let allocatable =
+        [("cpu".to_owned(), cpus * 1000), ("memory".to_owned(), 64 << 30), ("pods".to_owned(), 110)].into();
+    let labels = [(ZONE.to_owned(), zone.to_owned()), (HOST.to_owned(), name.clone())].into();
+    fake.put_node(NodeSpec { name, labels, allocatable, unschedulable, ..NodeSpec::default() });
+}
+
+fn place_pod_with_claim(fake: &mut FakeCluster, name: &str) -> Option<String> {
+    fake.claim(name, "local", 10);
+    fake.pod_with_claims(name, "", &[name]);
+    fake.settle();
+    fake.node_of(name)
+}
+
+#[test]
+fn node_whose_storage_is_left_free_is_preferred_also_after_others_have_taken_some() {
+    let mut fake = cluster_with_volumes_of_three_sizes(100);
+    assert_eq!(place_pod_with_claim(&mut fake, "first").as_deref(), Some("n2"), "half of a volume is less than all of one");
+    put_one_cpu_node(&mut fake, 2, "b", true);
+    assert_eq!(place_pod_with_claim(&mut fake, "second").as_deref(), Some("n0"));
+    put_one_cpu_node(&mut fake, 2, "b", false);
+    assert_eq!(place_pod_with_claim(&mut fake, "third").as_deref(), Some("n1"), "the next volume there is huge");
+}
+
+#[test]
+fn without_its_weight_free_storage_does_not_matter() {
+    let mut fake = cluster_with_volumes_of_three_sizes(0);
+    put_one_cpu_node(&mut fake, 2, "b", true);
+    assert_eq!(place_pod_with_claim(&mut fake, "first").as_deref(), Some("n0"));
+    put_one_cpu_node(&mut fake, 2, "b", false);
+    assert_eq!(place_pod_with_claim(&mut fake, "second").as_deref(), Some("n2"), "it is emptier");
+    assert_eq!(place_pod_with_claim(&mut fake, "third").as_deref(), Some("n2"));
 }
 
 #[test]

@@ -232,7 +232,10 @@ fn require_label_keys(field: &str, keys: &[String]) -> Result<(), ConfigError> {
 }
 
 /// Every setting of the engine, from the file. A new one does not compile until the file has a field for it.
-fn engine(file: &File, profiles: Vec<muster_engine::Profile>, gates: FeatureGates) -> Config {
+fn engine(file: &File, mut profiles: Vec<muster_engine::Profile>, gates: FeatureGates) -> Config {
+    if !gates.storage_capacity_scoring {
+        profiles.iter_mut().for_each(|profile| profile.scoring.weight_volume_binding = 0);
+    }
     Config {
         profiles,
         backoff_ms_initial: file.backoff.initial.as_millis(),
@@ -286,8 +289,7 @@ pub(super) fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, Confi
         Strategy::LeastAllocated => muster_engine::Strategy::LeastAllocated,
         Strategy::MostAllocated => muster_engine::Strategy::MostAllocated,
         Strategy::RequestedToCapacityRatio => {
-            let points = scoring.shape.iter();
-            let shape = points.map(|point| ShapePoint { utilization: point.utilization, score: point.score }).collect();
+            let shape = scoring.shape.iter().map(|point| ShapePoint::from(*point)).collect();
             muster_engine::Strategy::RequestedToCapacityRatio { shape }
         }
     };
@@ -303,6 +305,8 @@ pub(super) fn scoring(scoring: &Scoring) -> Result<muster_engine::Scoring, Confi
         weight_pod_affinity: scoring.weights.pod_affinity,
         weight_topology_spread: scoring.weights.topology_spread,
         weight_image_locality: scoring.weights.image_locality,
+        weight_volume_binding: scoring.weights.volume_binding,
+        storage_shape: scoring.storage_shape.iter().map(|point| ShapePoint::from(*point)).collect(),
         hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
         ignores_preferred_terms_of_others: scoring.ignore_preferred_terms_of_existing_pods,
     })
@@ -320,13 +324,15 @@ fn record(file: &File) -> Result<Option<RecordSettings>, ConfigError> {
 }
 
 /// The engine's field names, and those of the file.
-const FIELDS: [(&str, &str); 28] = [
+const FIELDS: [(&str, &str); 30] = [
     ("scoring.weight_taints", "scoring.weights.taints"),
     ("scoring.weight_node_affinity", "scoring.weights.nodeAffinity"),
     ("scoring.weight_fit", "scoring.weights.fit"),
     ("scoring.weight_pod_affinity", "scoring.weights.podAffinity"),
     ("scoring.weight_topology_spread", "scoring.weights.topologySpread"),
     ("scoring.weight_image_locality", "scoring.weights.imageLocality"),
+    ("scoring.weight_volume_binding", "scoring.weights.volumeBinding"),
+    ("scoring.storage_shape", "scoring.storageShape"),
     ("scoring.hard_pod_affinity_weight", "scoring.hardPodAffinityWeight"),
     ("scoring.weight_balanced", "scoring.weights.balanced"),
     ("scoring.strategy.shape", "scoring.shape"),
@@ -443,7 +449,8 @@ scoring:
   balancedResources: [nvidia.com/gpu]
   hardPodAffinityWeight: 28
   ignorePreferredTermsOfExistingPods: true
-  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29, topologySpread: 30, imageLocality: 31}
+  storageShape: [{utilization: 50, score: 5}]
+  weights: {taints: 11, nodeAffinity: 12, fit: 13, balanced: 14, podAffinity: 29, topologySpread: 30, imageLocality: 31, volumeBinding: 34}
 search: {stepsInitial: 15, stepsMax: 16, again: {initial: 17s, max: 18s}}
 reservations: {starvingAfter: 19s, max: 20s, maxNodesPercent: 21, minResourcesHeldFor: 22s}
 bindRetry: {initial: 21ms, max: 22ms}
@@ -472,6 +479,8 @@ featureGates: {DelayedPreemption: false, WorkloadAwarePreemption: false}
                     weight_pod_affinity: 29,
                     weight_topology_spread: 30,
                     weight_image_locality: 31,
+                    weight_volume_binding: 34,
+                    storage_shape: vec![ShapePoint { utilization: 50, score: 5 }],
                     hard_pod_affinity_weight: 28,
                     ignores_preferred_terms_of_others: true,
                 },

@@ -142,6 +142,8 @@ pub struct Scoring {
     pub hard_pod_affinity_weight: i64,
     /// Whether the preferred terms of existing pods are ignored for a pod without its own.
     pub ignore_preferred_terms_of_existing_pods: bool,
+    /// The shape of the score for free storage.
+    pub storage_shape: Vec<ShapePoint>,
     /// The weights of the scores.
     pub weights: Weights,
 }
@@ -196,6 +198,8 @@ pub struct Weights {
     pub topology_spread: i64,
     /// Images that are already on the node.
     pub image_locality: i64,
+    /// Storage that is left free.
+    pub volume_binding: i64,
 }
 
 /// The search for a placement of heterogeneous groups.
@@ -503,13 +507,10 @@ impl Default for Scoring {
             muster_engine::Strategy::LeastAllocated => (Strategy::LeastAllocated, Vec::new()),
             muster_engine::Strategy::MostAllocated => (Strategy::MostAllocated, Vec::new()),
             muster_engine::Strategy::RequestedToCapacityRatio { shape } => {
-                let point = |point: muster_engine::ShapePoint| ShapePoint {
-                    utilization: point.utilization,
-                    score: point.score,
-                };
-                (Strategy::RequestedToCapacityRatio, shape.into_iter().map(point).collect())
+                (Strategy::RequestedToCapacityRatio, shape.into_iter().map(ShapePoint::from).collect())
             }
         };
+        let storage_shape = scoring.storage_shape.iter().map(|point| ShapePoint::from(*point)).collect();
         let resource = |one: muster_engine::Weighted| Resource { name: one.name, weight: one.weight };
         Self {
             strategy,
@@ -518,8 +519,21 @@ impl Default for Scoring {
             balanced_resources: scoring.balanced_resources,
             hard_pod_affinity_weight: scoring.hard_pod_affinity_weight,
             ignore_preferred_terms_of_existing_pods: scoring.ignores_preferred_terms_of_others,
+            storage_shape,
             weights: Weights::default(),
         }
+    }
+}
+
+impl From<muster_engine::ShapePoint> for ShapePoint {
+    fn from(point: muster_engine::ShapePoint) -> Self {
+        Self { utilization: point.utilization, score: point.score }
+    }
+}
+
+impl From<ShapePoint> for muster_engine::ShapePoint {
+    fn from(point: ShapePoint) -> Self {
+        Self { utilization: point.utilization, score: point.score }
     }
 }
 
@@ -534,6 +548,7 @@ impl Default for Weights {
             pod_affinity: scoring.weight_pod_affinity,
             topology_spread: scoring.weight_topology_spread,
             image_locality: scoring.weight_image_locality,
+            volume_binding: scoring.weight_volume_binding,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::profile::{AddedAffinity, DefaultConstraint, NamedDefaults, Profile, S
 use super::{ConfigError, Span};
 
 /// The supported score plugins.
-const SCORES: [&str; 7] = [
+const SCORES: [&str; 8] = [
     "TaintToleration",
     "NodeAffinity",
     "NodeResourcesFit",
@@ -23,6 +23,7 @@ const SCORES: [&str; 7] = [
     "InterPodAffinity",
     "PodTopologySpread",
     "ImageLocality",
+    "VolumeBinding",
 ];
 
 /// Plugins that cannot be disabled.
@@ -128,6 +129,7 @@ fn weight<'w>(weights: &'w mut Weights, name: &str) -> &'w mut i64 {
         "NodeResourcesBalancedAllocation" => &mut weights.balanced,
         "InterPodAffinity" => &mut weights.pod_affinity,
         "PodTopologySpread" => &mut weights.topology_spread,
+        "VolumeBinding" => &mut weights.volume_binding,
         _ => &mut weights.image_locality,
     }
 }
@@ -358,10 +360,7 @@ fn argument(
             })?;
             *volume_bind_timeout = Some(Span::from_millis(seconds.saturating_mul(1000)));
         }
-        ("VolumeBinding", "shape") if typed::<Vec<ShapePoint>>(value, path)? == default_storage_shape() => {
-            statement.ignore(path, "how much storage is free is not scored");
-            return Ok(());
-        }
+        ("VolumeBinding", "shape") => scoring.storage_shape = typed::<Vec<ShapePoint>>(value, path)?,
         (missing, _) if substitute(missing).is_some() => {
             statement.ignore(path, format!("{missing} is not there"));
             return Ok(());
@@ -377,11 +376,6 @@ fn argument(
     }
     statement.support(path);
     Ok(())
-}
-
-/// The default shape of the score for free storage: what has the most left is best.
-fn default_storage_shape() -> [ShapePoint; 2] {
-    [ShapePoint { utilization: 0, score: 10 }, ShapePoint { utilization: 100, score: 0 }]
 }
 
 fn strategy(value: &Value, path: &str, scoring: &mut Scoring) -> Result<(), ConfigError> {
@@ -572,8 +566,10 @@ profiles:
             let error = error(&format!("profiles: [{{{}}}]", args(wrong)));
             assert!(error.contains("bindTimeoutSeconds: ") && error.contains("must be whole seconds"), "{error}");
         }
-        let shape = "profiles: [{pluginConfig: [{name: VolumeBinding, args: {shape: [{utilization: 0, score: 0}]}}]}]";
-        assert!(error(shape).contains("profiles[0].pluginConfig[0].args.shape"));
+        let shape = |points: &str| format!("profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {{shape: {points}}}}}]}}]");
+        let (file, _) = read(&shape("[{utilization: 0, score: 3}]")).unwrap();
+        assert_eq!(file.scoring.storage_shape, [ShapePoint { utilization: 0, score: 3 }]);
+        assert!(error(&shape("3")).contains("profiles[0].pluginConfig[0].args.shape"));
     }
 
     #[test]

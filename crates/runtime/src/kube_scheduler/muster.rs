@@ -49,10 +49,11 @@ pub(super) const COMPARED: &[&str] = &[
     "InterPodAffinity",
     "PodTopologySpread",
     "ImageLocality",
+    "VolumeBinding",
 ];
 
 /// Scores that Muster does not have yet.
-pub(super) const MISSING_SCORES: &[&str] = &["VolumeBinding", "DynamicResources"];
+pub(super) const MISSING_SCORES: &[&str] = &["DynamicResources"];
 
 fn plugin(score: ScoreName) -> &'static str {
     match score {
@@ -63,6 +64,7 @@ fn plugin(score: ScoreName) -> &'static str {
         ScoreName::PodAffinity => "InterPodAffinity",
         ScoreName::Spread => "PodTopologySpread",
         ScoreName::Images => "ImageLocality",
+        ScoreName::VolumeBinding => "VolumeBinding",
     }
 }
 

@@ -10,9 +10,10 @@ use super::server_state::{Amounts, Node, Pod, ServerState};
 const STEPS_MAX: u32 = 200_000;
 
 /// The free capacity of each node.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct FreeCapacity<'a> {
     left: BTreeMap<&'a str, (&'a Node, Amounts, i64)>,
+    state: &'a ServerState,
 }
 
 impl<'a> FreeCapacity<'a> {
@@ -27,7 +28,7 @@ impl<'a> FreeCapacity<'a> {
                 *pods -= 1;
             }
         }
-        Self { left }
+        Self { left, state }
     }
 
     /// Whether a node has capacity for the pod; taints and selectors are ignored.
@@ -48,6 +49,7 @@ impl<'a> FreeCapacity<'a> {
         !node.cordoned
             && node.taints.iter().all(tolerated)
             && pod.pool.as_ref().is_none_or(|pool| *pool == node.pool)
+            && self.state.volumes_allow(pod, name)
             && self.has_capacity(pod, name)
     }
 

@@ -23,6 +23,8 @@ pub(super) struct RunProfile {
     /// How many changes the server keeps for watches.
     pub(super) window: usize,
     pub(super) controllers_delay: Duration,
+    /// Pods have volumes.
+    pub(super) volumes: bool,
     /// After the quiet phase capacity is ample, and every complete group has to be scheduled.
     pub(super) ample_capacity: bool,
 }
@@ -71,6 +73,7 @@ impl RunProfile {
             nodes_fail: random.per_mille(350),
             window: 20 + random.below(300) as usize,
             controllers_delay: Duration::from_millis([0, 0, 500, 3000][random.below(4) as usize]),
+            volumes: random.per_mille(400),
             ample_capacity: random.per_mille(500),
         }
     }

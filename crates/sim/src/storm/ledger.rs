@@ -182,7 +182,10 @@ impl Ledger {
             let text = String::from_utf8_lossy(request);
             line = format!("{line} {}", text.chars().take(600).collect::<String>());
         }
-        let heartbeat = path.contains("/leases") || (*actor == Actor::Kubelets && path.contains("/nodes/"));
+        // The volume controller repeats its events for as long as a claim waits.
+        let heartbeat = path.contains("/leases")
+            || (*actor == Actor::Kubelets && path.contains("/nodes/"))
+            || (*actor == Actor::Controllers && path.contains("/events"));
         if !heartbeat {
             self.last_change = Instant::now();
             self.muster_writes += u64::from(matches!(actor, Actor::Muster(_)));
@@ -232,6 +235,9 @@ impl Ledger {
         }
         if !pod.ours || pod.gated || pod.unsupported {
             violations.push(format!("{name} is bound, and must not be: {pod:?}"));
+        }
+        if let Some(why) = self.state.why_not_bound_with_volumes(&pod, &node) {
+            violations.push(format!("{name} is bound to {node}: {why}"));
         }
         for violation in violations {
             self.report_violation(&violation);

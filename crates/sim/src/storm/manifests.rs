@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::server_state::{Amounts, GroupKey, Kind};
+use super::volumes::PodVolume;
 
 /// The template of a pod.
 #[derive(Clone, Debug)]
@@ -16,6 +17,7 @@ pub(super) struct PodPlan {
     /// How long it runs; forever if `None`.
     pub(super) run_seconds: Option<u64>,
     pub(super) group: Option<(GroupKey, String)>,
+    pub(super) volumes: Vec<PodVolume>,
     /// An unsupported field.
     pub(super) unsupported_field: Option<UnsupportedField>,
     pub(super) priority_class: Option<&'static str>,
@@ -50,6 +52,10 @@ impl PodPlan {
         });
         if let Some(pool) = self.pool {
             spec["nodeSelector"] = json!({"pool": pool});
+        }
+        if !self.volumes.is_empty() {
+            let volumes = self.volumes.iter().enumerate().map(|(number, volume)| volume.object(number));
+            spec["volumes"] = volumes.collect();
         }
         if self.gated {
             spec["schedulingGates"] = json!([{"name": "example.com/later"}]);

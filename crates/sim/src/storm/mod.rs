@@ -16,6 +16,7 @@ mod quiescence_checks;
 mod recorder;
 mod server_state;
 mod users;
+mod volumes;
 mod world;
 
 use std::fmt::Display;

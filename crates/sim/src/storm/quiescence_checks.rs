@@ -10,7 +10,7 @@ use super::server_state::{Condition, GroupKey, Kind, Pod, Policy, ServerState, b
 
 /// All violations.
 pub(super) fn check(state: &ServerState, histories: &Histories) -> Vec<String> {
-    let mut violations = Vec::new();
+    let mut violations = state.stray_volumes();
     for pod in state.pods.values() {
         check_pod(state, pod, &mut violations);
     }

@@ -13,12 +13,15 @@ use muster_playground::Server;
 use serde_json::Value;
 
 use super::RunError;
+use super::volumes::{self, Claim, Volume};
 
 /// The watched kinds and their paths.
-const WATCHED: [(Table, &str); 6] = [
+const WATCHED: [(Table, &str); 8] = [
     (Table::Pods, "/api/v1/pods"),
     (Table::Nodes, "/api/v1/nodes"),
     (Table::Sets, "/apis/apps/v1/replicasets"),
+    (Table::Claims, "/api/v1/persistentvolumeclaims"),
+    (Table::Volumes, "/api/v1/persistentvolumes"),
     (Table::Groups(Kind::PodGroup), "/apis/muster.dev/v1alpha1/podgroups"),
     (Table::Groups(Kind::Workload), "/apis/muster.dev/v1alpha1/workloads"),
     (Table::Groups(Kind::Native), "/apis/scheduling.k8s.io/v1beta1/podgroups"),
@@ -39,6 +42,8 @@ enum Table {
     Pods,
     Nodes,
     Sets,
+    Claims,
+    Volumes,
     Groups(Kind),
 }
 
@@ -77,6 +82,8 @@ pub(super) struct Pod {
     pub(super) tolerated: Vec<String>,
     pub(super) group: Option<GroupKey>,
     pub(super) subset: String,
+    /// The names of its claims.
+    pub(super) claims: Vec<String>,
     /// It has an unsupported field and can never be scheduled.
     pub(super) unsupported: bool,
     pub(super) nominated: String,
@@ -164,6 +171,8 @@ pub(super) struct ServerState {
     pub(super) pods: BTreeMap<String, Pod>,
     pub(super) nodes: BTreeMap<String, Node>,
     pub(super) sets: BTreeMap<String, Set>,
+    pub(super) claims: BTreeMap<String, Claim>,
+    pub(super) volumes: BTreeMap<String, Volume>,
     pub(super) objects: BTreeMap<(Kind, String), Object>,
     watches: Vec<(Table, Lines)>,
 }
@@ -182,8 +191,8 @@ impl ServerState {
             let lines = response.into_body().into_data_stream().filter_map(|chunk| std::future::ready(chunk.ok()));
             watches.push((table, Box::pin(lines) as Lines));
         }
-        let (pods, nodes, sets, objects) = Default::default();
-        Ok(Self { pods, nodes, sets, objects, watches })
+        let (pods, nodes, sets, claims, volumes, objects) = Default::default();
+        Ok(Self { pods, nodes, sets, claims, volumes, objects, watches })
     }
 
     /// Reads all pending watch events in order; returns the changes of pods.
@@ -225,6 +234,8 @@ impl ServerState {
                 let set = Set { name: name.clone(), replicas: object["spec"]["replicas"].as_i64().unwrap_or(1) };
                 put(&mut self.sets, name, (!gone).then_some(set));
             }
+            Table::Claims => put(&mut self.claims, name, (!gone).then(|| volumes::claim(object))),
+            Table::Volumes => put(&mut self.volumes, name, (!gone).then(|| volumes::volume(object))),
             Table::Groups(kind) => put(&mut self.objects, (kind, name), (!gone).then(|| group_object(kind, object))),
         }
         None
@@ -318,7 +329,7 @@ fn put<K: Ord, V>(map: &mut BTreeMap<K, V>, key: K, value: Option<V>) {
     }
 }
 
-fn text(value: &Value) -> String {
+pub(super) fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
@@ -353,6 +364,7 @@ fn pod(object: &Value) -> Pod {
             .collect(),
         group,
         subset,
+        claims: volumes::claims_of(object),
         unsupported: unsupported || !spec["resourceClaims"].is_null(),
         nominated: text(&status["nominatedNodeName"]),
         priority: spec["priority"].as_i64().unwrap_or(0),

@@ -7,10 +7,12 @@ use muster_playground::random::Random;
 use serde_json::{Value, json};
 
 use super::RunError;
+use super::faults::RunProfile;
 use super::manifests::{self, GroupPlan, PodPlan, Preemptibility, UnsupportedField};
 use super::other_scheduler;
 use super::recorder::Recorder;
 use super::server_state::{Amounts, GroupKey, Kind, ServerState};
+use super::volumes::{CLAIMS, ClaimPlan, PodVolume, VolumeClass};
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const SETS: &str = "/apis/apps/v1/namespaces/default/replicasets";
@@ -29,6 +31,10 @@ struct UserGroup {
     controlled: bool,
     members_created: u64,
     preemptibility: Preemptibility,
+    /// Each member has a claim of its own.
+    own_claims: bool,
+    /// The claim that all members share.
+    shared_claim: Option<String>,
 }
 
 /// The users.
@@ -36,13 +42,15 @@ pub(super) struct Users {
     recorder: Recorder,
     random: Random,
     other_scheduler: bool,
+    volumes: bool,
     groups: Vec<UserGroup>,
     created: u64,
 }
 
 impl Users {
-    pub(super) fn new(recorder: Recorder, random: Random, other_scheduler: bool) -> Self {
-        Self { recorder, random, other_scheduler, groups: Vec::new(), created: 0 }
+    pub(super) fn new(recorder: Recorder, random: Random, profile: &RunProfile) -> Self {
+        let RunProfile { other_scheduler, volumes, .. } = *profile;
+        Self { recorder, random, other_scheduler, volumes, groups: Vec::new(), created: 0 }
     }
 
     /// Performs a random action.
@@ -127,6 +135,8 @@ impl Users {
             pool: self.pool(),
             controlled: self.random.per_mille(500),
             members_created: 0,
+            own_claims: self.volumes && self.random.per_mille(400),
+            shared_claim: self.shared_claim().await?,
         };
         self.groups.push(group);
         let number = self.groups.len() - 1;
@@ -141,6 +151,37 @@ impl Users {
             self.create_group(number).await?;
         }
         Ok(())
+    }
+
+    /// Sometimes creates a claim that many pods can use.
+    async fn shared_claim(&mut self) -> Result<Option<String>, RunError> {
+        if !self.volumes || self.random.per_mille(750) {
+            return Ok(None);
+        }
+        let name = self.name("shared");
+        let plan = ClaimPlan::of(VolumeClass::Network, &mut self.random);
+        self.send(Method::POST, CLAIMS, &plan.claim(&name)).await?;
+        Ok(Some(name))
+    }
+
+    /// The volumes of a new pod of a group; one that controllers create has its own claim made for it.
+    async fn volumes_of(&mut self, number: usize) -> Result<Vec<PodVolume>, RunError> {
+        let UserGroup { own_claims, shared_claim, controlled, .. } = self.groups[number].clone();
+        let mut volumes: Vec<PodVolume> = shared_claim.into_iter().map(PodVolume::Claim).collect();
+        if own_claims {
+            volumes.push(self.own_volume(controlled).await?);
+        }
+        Ok(volumes)
+    }
+
+    async fn own_volume(&mut self, controlled: bool) -> Result<PodVolume, RunError> {
+        let plan = ClaimPlan::random(&mut self.random);
+        if controlled {
+            return Ok(PodVolume::Ephemeral(plan));
+        }
+        let name = self.name("claim");
+        self.send(Method::POST, CLAIMS, &plan.claim(&name)).await?;
+        Ok(PodVolume::Claim(name))
     }
 
     async fn create_group(&self, number: usize) -> Result<(), RunError> {
@@ -182,10 +223,12 @@ impl Users {
             gated: self.random.per_mille(60),
             run_seconds: None,
             group: Some((key.clone(), subset.to_owned())),
+            volumes: Vec::new(),
             unsupported_field: None,
             priority_class: group.preemptibility.class,
         };
         if group.controlled {
+            plan.volumes = self.volumes_of(number).await?;
             let name = self.name("s");
             return self.send(Method::POST, SETS, &plan.replica_set(&name, count)).await;
         }
@@ -196,6 +239,7 @@ impl Users {
             plan.gated = self.random.per_mille(60);
             plan.run_seconds = self.random.per_mille(250).then(|| 1 + self.random.below(60));
             plan.unsupported_field = self.random.per_mille(15).then_some(UnsupportedField::Claim);
+            plan.volumes = self.volumes_of(number).await?;
             let name = self.name(&format!("{}-p", key.object));
             self.send(Method::POST, PODS, &plan.pod(&name)).await?;
         }
@@ -220,6 +264,7 @@ impl Users {
                 gated: self.random.per_mille(100),
                 run_seconds: self.random.per_mille(400).then(|| 1 + self.random.below(90)),
                 group: None,
+                volumes: Vec::new(),
                 unsupported_field: None,
                 priority_class: self.random.per_mille(300).then_some("high"),
             };
@@ -228,6 +273,9 @@ impl Users {
                 1 => plan.unsupported_field = Some(UnsupportedField::Claim),
                 2 => plan.unsupported_field = Some(UnsupportedField::TwoGroups),
                 _ => {}
+            }
+            if self.volumes && !other_scheduler && self.random.per_mille(300) {
+                plan.volumes = vec![self.own_volume(false).await?];
             }
             let name = self.name("p");
             self.send(Method::POST, PODS, &plan.pod(&name)).await?;

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use http::Method;
 use muster_playground::components::{
-    KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Pool, Replicas, Shape,
+    KubeletSettings, Kubelets, NodeLifecycle, NodeLifecycleSettings, NodeShape, Pool, Replicas, Shape, StorageDrivers,
+    VolumeSettings, Volumes,
 };
 use muster_playground::random::Random;
 use muster_playground::{Server, Settings};
@@ -23,6 +24,7 @@ use super::processes::Processes;
 use super::recorder::{Actor, Recorder};
 use super::server_state::ServerState;
 use super::users::Users;
+use super::volumes;
 
 /// The start date.
 const START: &str = "2030-01-01T00:00:00Z";
@@ -47,6 +49,7 @@ pub(super) struct World {
     nodes_created: u64,
     other_scheduler: Option<JoinHandle<()>>,
     _controllers: (NodeLifecycle, Replicas),
+    _storage: Option<(Volumes, StorageDrivers)>,
 }
 
 impl World {
@@ -68,7 +71,11 @@ impl World {
         let recorder = |actor| Recorder { server: server.clone(), actor, ledger: ledger.clone() };
         let patience = if profile.nodes_fail { Duration::from_secs(60) } else { QUIET * 12 };
         let controllers = recorder(Actor::Controllers).client();
-        let users = Users::new(recorder(Actor::Users), Random::new(random.draw()), profile.other_scheduler);
+        let storage = profile.volumes.then(|| {
+            let volumes = Volumes::start(controllers.clone(), VolumeSettings::default(), server.clock());
+            (volumes, StorageDrivers::start(controllers.clone(), server.clock()))
+        });
+        let users = Users::new(recorder(Actor::Users), Random::new(random.draw()), &profile);
         let other_random = Random::new(random.draw());
         let other_scheduler = profile
             .other_scheduler
@@ -91,6 +98,7 @@ impl World {
                 NodeLifecycle::start(controllers.clone(), NodeLifecycleSettings { grace: patience }, server.clock()),
                 Replicas::start(controllers, server.clock()),
             ),
+            _storage: storage,
             ledger,
             profile,
             server,
@@ -307,6 +315,9 @@ async fn install(server: &Server) -> Result<(), RunError> {
     let class = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"},
         "value": 1000});
     post(server, "/apis/scheduling.k8s.io/v1/priorityclasses", &class).await?;
+    for class in volumes::classes() {
+        post(server, volumes::CLASSES, &class).await?;
+    }
     // CRDs are served with a short delay.
     tokio::time::sleep(Duration::from_secs(10)).await;
     Ok(())

@@ -62,6 +62,11 @@ impl Capacities {
         fits && (!is_planned || self.left_bytes(key).is_none_or(|left| left >= request_bytes))
     }
 
+    /// What is published of a capacity; zero if nothing is.
+    pub(super) fn published_bytes(&self, key: &CapacityKey) -> i64 {
+        self.published.get(key).and_then(|spec| spec.capacity_bytes).unwrap_or(0)
+    }
+
     /// What is left of a capacity, if that is known.
     pub(super) fn left_bytes(&self, key: &CapacityKey) -> Option<i64> {
         let planned_bytes = self.planned_bytes.get(key).copied().unwrap_or(0);

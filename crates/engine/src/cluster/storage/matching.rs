@@ -246,13 +246,15 @@ impl Storage {
         if let Some(spec) = spec {
             // A volume of one host matters to the node alone on which it is placed.
             let of_one_host = host_of(&spec).is_some_and(|host| self.hosts.get(host).is_none_or(|on| on.len() <= 1));
-            let revision = self.next_revision();
+            let (revision, is_scored) = (self.next_revision(), self.is_scored);
             let class = self.class_mut(&spec.kind.storage_class);
             if take {
                 class.pools.remove(&spec, id);
             }
             if !of_one_host {
-                let left = class.pools.others_like(&spec, class.in_use.count_max());
+                let enough = class.in_use.count_max();
+                // Where it is scored how much of a volume is used, only a volume of the same size is as good.
+                let left = if is_scored { class.pools.twins_of(&spec, enough) } else { class.pools.others_like(&spec, enough) };
                 class.in_use.volumes_left(left, revision);
             }
             self.offer_if_free(id);

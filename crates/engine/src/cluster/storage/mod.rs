@@ -3,7 +3,7 @@
 //! What the claims of a pod require is its [`StorageDemand`], a part of its class: pods with exchangeable claims share a
 //! class, and a claim is named only if it matters which one it is. `demand` derives it, `usability` says which claims
 //! cannot be used at all, `pools` lists the volumes that can still be bound, `capacity` what can be provisioned,
-//! `matching` decides for a node which volumes a pod would get, and `attachments` counts what is attached. What a
+//! `matching` decides for a node which volumes a pod would get, `shares` how much of the storage that is, and `attachments` counts what is attached. What a
 //! placement takes is reserved in a [`VolumePlan`] until its claims are bound or the placement is given up; `in_use`
 //! says which pods that concerns.
 //!
@@ -16,6 +16,7 @@ mod demand;
 mod in_use;
 mod matching;
 mod pools;
+mod shares;
 mod usability;
 
 use std::borrow::Borrow;
@@ -102,6 +103,9 @@ pub(crate) struct Storage {
     assumes_detached: bool,
     /// The nodes by their label `kubernetes.io/hostname`.
     hosts: BTreeMap<String, BTreeSet<NodeId>>,
+    /// Whether a profile scores how much storage is left free: then the volumes that a pod would get on a node matter,
+    /// and not only whether it gets some.
+    pub(crate) is_scored: bool,
     /// The number of changes so far, and the last one of a driver.
     revisions: u64,
     drivers_revision: u64,

@@ -102,6 +102,14 @@ impl Pools {
         let others = pool.into_iter().flat_map(|pool| pool.volumes.range(at_least(spec.capacity_bytes)..));
         others.filter(|(_, name, _)| **name != *spec.name).take(enough).count()
     }
+
+    /// How many others of the same size are in the pool of a volume, counted up to `enough`.
+    pub(super) fn twins_of(&self, spec: &VolumeSpec, enough: usize) -> usize {
+        let pool = self.ids.get(&key_of(spec)).and_then(|pool| self.slots.get(*pool));
+        let of_size = pool.into_iter().flat_map(|pool| pool.volumes.range(at_least(spec.capacity_bytes)..));
+        let twins = of_size.take_while(|(bytes, ..)| *bytes == spec.capacity_bytes);
+        twins.filter(|(_, name, _)| **name != *spec.name).take(enough).count()
+    }
 }
 
 fn key_of(spec: &VolumeSpec) -> PoolKey {

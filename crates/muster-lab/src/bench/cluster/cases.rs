@@ -1,7 +1,7 @@
 //! The cases: so many pods, single or in gangs, on so many nodes.
 //!
-//! All pods of a case request the same and its nodes are identical, so that the pods per node are one number. In the
-//! hostile cases every pod is different otherwise, as expensive as a tenant can make it.
+//! All pods of a case request the same and its nodes are identical, so that the pods per node are one number. In some
+//! cases they have more than requests; in the hostile ones every pod is different, as expensive as a tenant can make it.
 
 /// The requests of a pod or the capacity of a node.
 #[derive(Clone, Copy, Debug)]
@@ -29,11 +29,15 @@ pub(crate) enum Start {
     Backlog,
 }
 
-/// How the pods of a case differ.
+/// What the pods of a case have beside their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Differ {
-    /// Not at all.
-    No,
+pub(crate) enum Extra {
+    /// Nothing.
+    None,
+    /// Each has a claim of its own, bound to a volume of a CSI driver with a limit on each node.
+    Claims,
+    /// Each gang has to be in one rack.
+    Rack,
     /// Each has a preferred anti-affinity term of its own that matches nearly every pod of the cluster.
     BroadPreferences,
     /// Each has a toleration of its own.
@@ -55,7 +59,7 @@ pub(crate) struct Case {
     pub(crate) size: usize,
     pub(crate) node: Amounts,
     pub(crate) pod: Amounts,
-    pub(crate) differ: Differ,
+    pub(crate) extra: Extra,
 }
 
 pub(crate) const PLAIN: &str = "plain";
@@ -63,6 +67,8 @@ pub(crate) const GANGS_OF_100: &str = "gangs-of-100";
 pub(crate) const BACKLOG: &str = "backlog";
 pub(crate) const GANGS_OF_3: &str = "gangs-of-3";
 pub(crate) const GANG_OF_5000: &str = "gang-of-5000";
+pub(crate) const VOLUMES: &str = "volumes";
+pub(crate) const TOPOLOGY: &str = "topology";
 
 const BROAD_PREFERENCES: &str = "broad-preferences";
 const CLASSES: &str = "classes";
@@ -73,16 +79,27 @@ const SERVICE_GANGS: &str = "service-gangs";
 pub(crate) const HOSTILE: [&str; 4] = [BROAD_PREFERENCES, CLASSES, SPREADS, SERVICE_GANGS];
 
 /// The names of all cases, in the order in which they are measured.
-pub(crate) const NAMES: [&str; 9] =
-    [PLAIN, GANGS_OF_100, BACKLOG, GANGS_OF_3, GANG_OF_5000, BROAD_PREFERENCES, CLASSES, SPREADS, SERVICE_GANGS];
+pub(crate) const NAMES: [&str; 11] = [
+    PLAIN,
+    GANGS_OF_100,
+    BACKLOG,
+    GANGS_OF_3,
+    GANG_OF_5000,
+    VOLUMES,
+    TOPOLOGY,
+    BROAD_PREFERENCES,
+    CLASSES,
+    SPREADS,
+    SERVICE_GANGS,
+];
 
 /// All cases, at a part of their full size.
 pub(crate) fn all(scale: f64) -> Vec<Case> {
     let small = |name, start, groups, size| {
-        let (node, pod, differ) = (SMALL_NODE, SMALL_POD, Differ::No);
-        Case { name, start, nodes: 5_000, groups, size, node, pod, differ }
+        let (node, pod, extra) = (SMALL_NODE, SMALL_POD, Extra::None);
+        Case { name, start, nodes: 5_000, groups, size, node, pod, extra }
     };
-    let hostile = |name, differ, groups, size| Case { differ, ..small(name, Start::Live, groups, size) };
+    let with = |name, extra, groups, size| Case { extra, ..small(name, Start::Live, groups, size) };
     let gpus = small(GANG_OF_5000, Start::Live, 1, 5_000);
     let full = [
         small(PLAIN, Start::Live, 10_000, 0),
@@ -90,10 +107,12 @@ pub(crate) fn all(scale: f64) -> Vec<Case> {
         small(BACKLOG, Start::Backlog, 100, 100),
         small(GANGS_OF_3, Start::Live, 1_000, 3),
         Case { node: GPU_NODE, pod: GPU_POD, ..gpus },
-        hostile(BROAD_PREFERENCES, Differ::BroadPreferences, 2_000, 0),
-        hostile(CLASSES, Differ::Tolerations, 10_000, 0),
-        hostile(SPREADS, Differ::Spreads, 5_000, 0),
-        hostile(SERVICE_GANGS, Differ::Services, 1_000, 3),
+        with(VOLUMES, Extra::Claims, 10_000, 0),
+        with(TOPOLOGY, Extra::Rack, 2_250, 4),
+        with(BROAD_PREFERENCES, Extra::BroadPreferences, 2_000, 0),
+        with(CLASSES, Extra::Tolerations, 10_000, 0),
+        with(SPREADS, Extra::Spreads, 5_000, 0),
+        with(SERVICE_GANGS, Extra::Services, 1_000, 3),
     ];
     full.into_iter().map(|case| case.scaled(scale)).collect()
 }
@@ -101,6 +120,11 @@ pub(crate) fn all(scale: f64) -> Vec<Case> {
 impl Case {
     pub(crate) fn pods(self) -> usize {
         self.groups * self.size.max(1)
+    }
+
+    /// The feature gate that it needs in Kubernetes, beside that of gangs.
+    pub(crate) fn gate(self) -> Option<&'static str> {
+        (self.extra == Extra::Rack).then_some("TopologyAwareWorkloadScheduling=true")
     }
 
     /// How many of its pods fit on one of its nodes.
@@ -137,6 +161,7 @@ mod tests {
     fn sizes_are_as_documented() {
         let pods: Vec<_> = all(1.0).iter().map(|case| (case.pods(), case.pods_per_node())).collect();
         assert_eq!(pods[..5], [(10_000, 40), (10_000, 40), (10_000, 40), (3_000, 40), (5_000, 1)]);
-        assert_eq!(pods[5..], [(2_000, 40), (10_000, 40), (5_000, 40), (3_000, 40)]);
+        assert_eq!(pods[5..7], [(10_000, 40), (9_000, 40)]);
+        assert_eq!(pods[7..], [(2_000, 40), (10_000, 40), (5_000, 40), (3_000, 40)]);
     }
 }

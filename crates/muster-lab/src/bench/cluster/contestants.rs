@@ -5,6 +5,7 @@ use anyhow::Context;
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::cases::Case;
 use super::plane::Plane;
 use crate::bench::null_binder::NULL_BINDER;
 use crate::bench::process::Process;
@@ -42,12 +43,12 @@ impl Contestant {
         }
     }
 
-    /// Starts it on a control plane.
-    pub(crate) fn start(self, plane: &Plane) -> anyhow::Result<Process> {
+    /// Starts it on a control plane, with what the case needs.
+    pub(crate) fn start(self, plane: &Plane, case: Case) -> anyhow::Result<Process> {
         let kubeconfig = plane.kubeconfig();
         let kubeconfig = kubeconfig.to_str().context("a folder for the control plane with a UTF-8 name")?;
         match self {
-            Self::KubeScheduler => kube_scheduler(plane, kubeconfig),
+            Self::KubeScheduler => kube_scheduler(plane, kubeconfig, case.gate()),
             Self::Muster => {
                 let flags = ["--leader-elect=false", "--listen=127.0.0.1:0", "--log-level=warn", "--log-format=text"];
                 Process::start_muster(&[&["--kubeconfig", kubeconfig], &flags[..]].concat())
@@ -59,7 +60,7 @@ impl Contestant {
 
 /// As a stock cluster runs it, but with native gangs, and without client-side rate limits, which would be measured
 /// instead.
-fn kube_scheduler(plane: &Plane, kubeconfig: &str) -> anyhow::Result<Process> {
+fn kube_scheduler(plane: &Plane, kubeconfig: &str, gate: Option<&str>) -> anyhow::Result<Process> {
     let config = serde_json::json!({
         "apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
         "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 10000},
@@ -68,6 +69,8 @@ fn kube_scheduler(plane: &Plane, kubeconfig: &str) -> anyhow::Result<Process> {
     let file = plane.file("bench-kube-scheduler.json");
     std::fs::write(&file, config.to_string()).with_context(|| format!("writing {}", file.display()))?;
     let config = format!("--config={}", file.display());
-    let arguments = ["kube-scheduler", &config, "--feature-gates=GenericWorkload=true", "--secure-port=0"];
+    let gates: Vec<&str> = ["GenericWorkload=true"].into_iter().chain(gate).collect();
+    let gates = format!("--feature-gates={}", gates.join(","));
+    let arguments = ["kube-scheduler", &config, &gates, "--secure-port=0"];
     Process::start_program(plane.program(), &arguments, &plane.file("bench-kube-scheduler.log"))
 }

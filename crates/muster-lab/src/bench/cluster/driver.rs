@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::cases::Case;
-use super::objects::{NAMESPACE, NODES, PODS, node, node_name, pod, waiting};
+use super::objects::{NAMESPACE, NODES, PODS, node, node_name, pod, storage, waiting};
 
 /// How many requests are in flight at once.
 const CLIENTS: usize = 32;
@@ -40,7 +40,7 @@ impl Driver {
         self.until("the namespace has no service account", || self.get(&path), |found| found.is_some()).await
     }
 
-    /// Creates the nodes of a case.
+    /// Creates the nodes of a case, and the volumes of its claims.
     pub(crate) async fn create_nodes(&self, case: Case) -> anyhow::Result<()> {
         let created = (0..case.nodes).map(|number| async move {
             self.send("POST", NODES, &node(number, case.node)).await?;
@@ -48,7 +48,8 @@ impl Driver {
             let path = format!("{NODES}/{}", node_name(number));
             self.send("PATCH", &path, &json!({"spec": {"taints": null}})).await
         });
-        all(created).await
+        all(created).await?;
+        all(storage(case).map(|(path, object)| async move { self.send("POST", path, &object).await })).await
     }
 
     /// Creates the gangs and pods of a case.

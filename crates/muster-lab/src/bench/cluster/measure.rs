@@ -28,7 +28,7 @@ pub(crate) async fn measure(program: &Path, case: Case, contestant: Contestant) 
     let folder = std::env::temp_dir().join(format!("muster-bench-cluster-{}", std::process::id()));
     let report_progress = |what: &str| eprintln!("{:<13} {:<14} {what}", case.name, contestant.name());
     report_progress("starting a control plane");
-    let plane = Plane::up(program, &folder)?;
+    let plane = Plane::up(program, &folder, case.gate())?;
     let driver = Driver::connect(&plane.kubeconfig()).await?;
     driver.wait_for_account().await?;
     plane.stop_controllers()?;
@@ -65,7 +65,7 @@ impl Bench {
     /// The scheduler is started, then pods are created: time counts from the first of them.
     async fn live(&self) -> anyhow::Result<Measurement> {
         let pod_recorder = PodRecorder::start(self.driver.client().clone(), self.case);
-        let mut process = self.contestant.start(&self.plane)?;
+        let mut process = self.contestant.start(&self.plane, self.case)?;
         self.driver.wait_for_scheduler(self.case, self.contestant.scheduler_name()).await?;
         let writes = self.await_idle(&mut process).await?;
         pod_recorder.restart();
@@ -83,7 +83,7 @@ impl Bench {
         let pod_recorder = PodRecorder::start(self.driver.client().clone(), self.case);
         let writes = self.writes().await?;
         let beginning = self.begin(0.0, writes)?;
-        let mut process = self.contestant.start(&self.plane)?;
+        let mut process = self.contestant.start(&self.plane, self.case)?;
         self.await_all_bound(&pod_recorder, &mut process).await?;
         self.finish(&pod_recorder, &mut process, beginning).await
     }

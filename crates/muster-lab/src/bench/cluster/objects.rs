@@ -1,8 +1,8 @@
-//! The objects of a case, as JSON: ready nodes, gangs of the native API, their Services, pods.
+//! The objects of a case, as JSON: ready nodes, bound claims, gangs of the native API, their Services, pods.
 
 use serde_json::{Value, json};
 
-use super::cases::{Amounts, Case, Differ, PODS_PER_NODE_MAX};
+use super::cases::{Amounts, Case, Extra, PODS_PER_NODE_MAX};
 
 /// The namespace of pods and gangs.
 pub(crate) const NAMESPACE: &str = "default";
@@ -10,6 +10,14 @@ pub(crate) const NODES: &str = "/api/v1/nodes";
 pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 pub(crate) const SERVICES: &str = "/api/v1/namespaces/default/services";
 pub(crate) const GANGS: &str = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups";
+const CSI_NODES: &str = "/apis/storage.k8s.io/v1/csinodes";
+const VOLUMES: &str = "/api/v1/persistentvolumes";
+const CLAIMS: &str = "/api/v1/namespaces/default/persistentvolumeclaims";
+const CSI_DRIVER: &str = "bench.example.com";
+/// How many volumes a node can attach.
+const VOLUMES_PER_NODE_MAX: u64 = 40;
+const RACK: &str = "example.com/rack";
+const RACKS: usize = 50;
 
 pub(crate) fn node_name(number: usize) -> String {
     format!("node-{number:05}")
@@ -25,6 +33,7 @@ pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
         "metadata": {"name": name, "labels": {
             "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": "amd64",
             "topology.kubernetes.io/zone": format!("zone-{}", number % 3),
+            RACK: format!("rack-{}", number % RACKS),
         }},
         "status": {
             "capacity": capacity, "allocatable": capacity,
@@ -36,28 +45,82 @@ pub(crate) fn node(number: usize, amounts: Amounts) -> Value {
     })
 }
 
+/// What has to be there before the pods of a case, with the collection paths: the volumes of claims, already bound, as
+/// the controllers do not run.
+pub(crate) fn storage(case: Case) -> impl Iterator<Item = (&'static str, Value)> {
+    let nodes = if case.extra == Extra::Claims { case.nodes } else { 0 };
+    let claims = if case.extra == Extra::Claims { case.pods() } else { 0 };
+    let csi_nodes = (0..nodes).map(|number| (CSI_NODES, csi_node(&node_name(number))));
+    let bound = (0..claims).flat_map(move |number| {
+        let name = claim_name(case, number);
+        [(VOLUMES, volume(&name)), (CLAIMS, claim(&name))]
+    });
+    csi_nodes.chain(bound)
+}
+
+fn claim_name(case: Case, group: usize) -> String {
+    format!("{}-{group}", case.name)
+}
+
+fn csi_node(name: &str) -> Value {
+    json!({
+        "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": name},
+        "spec": {"drivers": [
+            {"name": CSI_DRIVER, "nodeID": name, "topologyKeys": [], "allocatable": {"count": VOLUMES_PER_NODE_MAX}},
+        ]},
+    })
+}
+
+fn volume(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name},
+        "spec": {
+            "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": NAMESPACE, "name": name},
+            "csi": {"driver": CSI_DRIVER, "volumeHandle": name},
+        },
+    })
+}
+
+fn claim(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": name,
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    })
+}
+
 /// All Services, gangs and pods of a case with their collection paths, each gang before its pods.
 pub(crate) fn waiting(case: Case, scheduler: &'static str) -> impl Iterator<Item = (&'static str, Value)> {
     (0..case.groups).flat_map(move |group| {
         let name = format!("{}-{group}", case.name);
-        let gang = (case.size > 0).then(|| (GANGS, gang(&name, case.size)));
+        let gang = (case.size > 0).then(|| (GANGS, gang(&name, case)));
         let member_of = (case.size > 0).then(|| name.clone());
-        let service = (case.differ == Differ::Services).then(|| (SERVICES, service(&name, group)));
+        let service = (case.extra == Extra::Services).then(|| (SERVICES, service(&name, group)));
         let pods = (0..case.size.max(1)).map(move |number| {
             let mut pod = pod(&format!("{name}-{number}"), scheduler, member_of.as_deref(), case.pod);
-            make_different(&mut pod, case.differ, group);
+            add_extra(&mut pod, case, group);
             (PODS, pod)
         });
         service.into_iter().chain(gang).chain(pods)
     })
 }
 
-/// Gives the pods of a group what those of no other group have.
-fn make_different(pod: &mut Value, differ: Differ, group: usize) {
+/// Gives a pod what it has beside its requests: what differs by group, differs from every other group.
+fn add_extra(pod: &mut Value, case: Case, group: usize) {
     let own = format!("v{group}");
-    match differ {
-        Differ::No => return,
-        Differ::BroadPreferences => {
+    match case.extra {
+        Extra::None | Extra::Rack => return,
+        Extra::Claims => {
+            let claim = json!({"claimName": claim_name(case, group)});
+            pod["spec"]["volumes"] = json!([{"name": "data", "persistentVolumeClaim": claim}]);
+            return;
+        }
+        Extra::BroadPreferences => {
             let others = json!({"matchExpressions": [{"key": "own", "operator": "NotIn", "values": [own]}]});
             let term = json!({
                 "labelSelector": others, "namespaceSelector": {}, "topologyKey": "kubernetes.io/hostname",
@@ -66,14 +129,14 @@ fn make_different(pod: &mut Value, differ: Differ, group: usize) {
             pod["spec"]["affinity"] =
                 json!({"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}});
         }
-        Differ::Tolerations => pod["spec"]["tolerations"] = json!([{"key": "own", "value": own}]),
-        Differ::Spreads => {
+        Extra::Tolerations => pod["spec"]["tolerations"] = json!([{"key": "own", "value": own}]),
+        Extra::Spreads => {
             pod["spec"]["topologySpreadConstraints"] = json!([{
                 "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule",
                 "labelSelector": {"matchLabels": {"own": own}},
             }]);
         }
-        Differ::Services => {}
+        Extra::Services => {}
     }
     pod["metadata"]["labels"]["own"] = json!(own);
 }
@@ -86,11 +149,15 @@ fn service(name: &str, group: usize) -> Value {
     })
 }
 
-fn gang(name: &str, size: usize) -> Value {
-    json!({
+fn gang(name: &str, case: Case) -> Value {
+    let mut gang = json!({
         "apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": name},
-        "spec": {"schedulingPolicy": {"gang": {"minCount": size}}},
-    })
+        "spec": {"schedulingPolicy": {"gang": {"minCount": case.size}}},
+    });
+    if case.extra == Extra::Rack {
+        gang["spec"]["schedulingConstraints"] = json!({"topology": [{"key": RACK}]});
+    }
+    gang
 }
 
 /// A pending pod of this scheduler and, optionally, of a gang.
@@ -129,14 +196,20 @@ mod tests {
             let count = |path| waiting(case, "muster").filter(|(to, _)| *to == path).count();
             let gangs = if case.size > 0 { case.groups } else { 0 };
             assert_eq!((count(PODS), count(GANGS)), (case.pods(), gangs), "{}", case.name);
-            let services = if case.differ == Differ::Services { case.groups } else { 0 };
+            let services = if case.extra == Extra::Services { case.groups } else { 0 };
             assert_eq!(count(SERVICES), services, "{}", case.name);
+            let claims: Vec<_> = storage(case).filter(|(to, _)| *to == CLAIMS).map(|(_, claim)| claim).collect();
+            let mut used = waiting(case, "muster").map(|(_, pod)| pod["spec"]["volumes"][0].clone());
+            used.by_ref().zip(&claims).for_each(|(volume, claim)| {
+                assert_eq!(volume["persistentVolumeClaim"]["claimName"], claim["metadata"]["name"]);
+            });
+            assert_eq!(used.filter(|volume| !volume.is_null()).count(), 0, "{}", case.name);
         }
     }
 
     #[test]
     fn pods_of_hostile_cases_differ() {
-        for case in cases::all(0.01).into_iter().filter(|case| case.differ != Differ::No) {
+        for case in cases::all(0.01).into_iter().filter(|case| cases::HOSTILE.contains(&case.name)) {
             let pods = waiting(case, "muster").filter(|(path, _)| *path == PODS).map(|(_, mut pod)| {
                 pod["metadata"]["name"] = Value::Null;
                 pod.to_string()

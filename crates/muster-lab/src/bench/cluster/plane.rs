@@ -14,10 +14,11 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// Starts one with empty data; returns when it is ready.
-    pub(crate) fn up(program: &Path, folder: &Path) -> anyhow::Result<Self> {
+    /// Starts one with empty data and, optionally, one more feature gate; returns when it is ready.
+    pub(crate) fn up(program: &Path, folder: &Path, gate: Option<&str>) -> anyhow::Result<Self> {
         let plane = Self { program: program.to_owned(), folder: folder.to_owned() };
-        plane.run(&["up", "--profile", "gates"])?;
+        let more: Vec<&str> = gate.into_iter().flat_map(|gate| ["--gates", gate]).collect();
+        plane.run(&[&["up", "--profile", "gates"], &more[..]].concat())?;
         Ok(plane)
     }
 

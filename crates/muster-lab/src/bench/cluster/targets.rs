@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::cases::{BACKLOG, GANG_OF_5000, GANGS_OF_100, HOSTILE, NAMES, PLAIN};
+use super::cases::{BACKLOG, GANG_OF_5000, GANGS_OF_100, HOSTILE, NAMES, PLAIN, TOPOLOGY, VOLUMES};
 use super::contestants::Contestant;
 use super::report::{Measurement, Report};
 
@@ -77,6 +77,8 @@ fn speed(ours: &Measurement, theirs: &Measurement, null_binder: Option<&Measurem
         GANGS_OF_100 => 2.5,
         BACKLOG => 20.0,
         GANG_OF_5000 => 8.0,
+        VOLUMES => 3.0,
+        TOPOLOGY => 4.0,
         // However expensive a tenant makes its pods: never slower.
         _ if HOSTILE.contains(&case) => 1.0,
         _ => return None,
