@@ -209,10 +209,7 @@ impl Default for Scoring {
             weight_topology_spread: 2,
             weight_image_locality: 1,
             weight_volume_binding: 1,
-            storage_shape: vec![
-                ShapePoint { utilization: 0, score: 10 },
-                ShapePoint { utilization: 100, score: 0 },
-            ],
+            storage_shape: vec![ShapePoint { utilization: 0, score: 10 }, ShapePoint { utilization: 100, score: 0 }],
             hard_pod_affinity_weight: 1,
             ignores_preferred_terms_of_others: false,
         }

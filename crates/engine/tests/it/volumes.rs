@@ -75,6 +75,27 @@ fn the_smallest_volume_that_is_large_enough_is_reserved() {
     assert_eq!(fake.storage.claims["c"].volume, "right");
 }
 
+#[test]
+fn a_volume_that_is_reserved_already_does_not_keep_others_from_being_provisioned() {
+    let mut fake = cluster(&["a"], 4);
+    fake.storage_class("fast", "example.com/csi");
+    for claim in ["made", "reserved"] {
+        fake.claim(claim, "fast", 10);
+        fake.storage.held.insert(claim.into());
+    }
+    let reserved_for = fake.storage.claims["reserved"].id.clone();
+    fake.put_volume(VolumeSpec {
+        name: "volume".into(),
+        kind: kind("fast", AccessMode::ReadWriteOnce),
+        capacity_bytes: 10,
+        claim: Some((*reserved_for).clone()),
+        ..VolumeSpec::default()
+    });
+    fake.pod_with_claims("p", "", &["made", "reserved"]);
+    fake.settle();
+    assert!(matches!(fake.issued.last(), Some(Command::SelectNode { claim, .. }) if claim.name == "made"));
+}
+
 /// Zone `a` has two nodes and volumes of two sizes, zone `b` one node and volumes of one size between these.
 fn cluster_with_volumes_of_three_sizes(weight: i64) -> FakeCluster {
     let mut config = Config::default();
@@ -111,7 +132,11 @@ fn place_pod_with_claim(fake: &mut FakeCluster, name: &str) -> Option<String> {
 #[test]
 fn node_whose_storage_is_left_free_is_preferred_also_after_others_have_taken_some() {
     let mut fake = cluster_with_volumes_of_three_sizes(100);
-    assert_eq!(place_pod_with_claim(&mut fake, "first").as_deref(), Some("n2"), "half of a volume is less than all of one");
+    assert_eq!(
+        place_pod_with_claim(&mut fake, "first").as_deref(),
+        Some("n2"),
+        "half of a volume is less than all of one"
+    );
     put_one_cpu_node(&mut fake, 2, "b", true);
     assert_eq!(place_pod_with_claim(&mut fake, "second").as_deref(), Some("n0"));
     put_one_cpu_node(&mut fake, 2, "b", false);

@@ -566,7 +566,9 @@ profiles:
             let error = error(&format!("profiles: [{{{}}}]", args(wrong)));
             assert!(error.contains("bindTimeoutSeconds: ") && error.contains("must be whole seconds"), "{error}");
         }
-        let shape = |points: &str| format!("profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {{shape: {points}}}}}]}}]");
+        let shape = |points: &str| {
+            format!("profiles: [{{pluginConfig: [{{name: VolumeBinding, args: {{shape: {points}}}}}]}}]")
+        };
         let (file, _) = read(&shape("[{utilization: 0, score: 3}]")).unwrap();
         assert_eq!(file.scoring.storage_shape, [ShapePoint { utilization: 0, score: 3 }]);
         assert!(error(&shape("3")).contains("profiles[0].pluginConfig[0].args.shape"));

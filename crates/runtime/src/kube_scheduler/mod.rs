@@ -193,8 +193,10 @@ fn write_difference(case: &Value, theirs: &Answer, ours: &MusterAnswer) -> Optio
     for volume in case["persistentVolumes"].as_array().into_iter().flatten() {
         // It is reserved for the claim already.
         let claim = &volume["spec"]["claimRef"];
-        if claim["uid"].is_string() {
-            their.reserved.remove(claim["name"].as_str().unwrap_or_default());
+        let of_claim = claim["name"].as_str().unwrap_or_default();
+        let is_it = their.reserved.get(of_claim).is_some_and(|reserved| volume["metadata"]["name"] == **reserved);
+        if claim["uid"].is_string() && is_it {
+            their.reserved.remove(of_claim);
         }
     }
     let is_same = match shared {

@@ -30,7 +30,9 @@ pub(super) fn add(random: &mut Random, case: &mut Value, nodes: &[String], volum
         }
     }
     case["csiDrivers"] = json!(drivers);
-    let capacities: Vec<Value> = (0..random.below(5)).map(|number| capacity(random, number)).collect();
+    // kube-scheduler scores by any capacity that a node has: they only differ in who has them.
+    let sizes = CLASSES_WITH_CAPACITY.map(|_| *random.pick(&["", "0", "1400Mi", "1.5Gi", "10Gi", "10Gi"]));
+    let capacities: Vec<Value> = (0..random.below(5)).map(|number| capacity(random, number, sizes)).collect();
     case["csiStorageCapacities"] = json!(capacities);
     let node_drivers = nodes.iter().filter(|_| random.chance(75)).cloned().collect::<Vec<String>>();
     let node_drivers: Vec<Value> = node_drivers.iter().map(|node| on_node(random, node)).collect();
@@ -62,10 +64,13 @@ fn topology(random: &mut Random) -> Value {
     json!({"matchLabelExpressions": expressions})
 }
 
-fn capacity(random: &mut Random, number: usize) -> Value {
+const CLASSES_WITH_CAPACITY: [&str; 2] = ["csi", "zonal"];
+
+fn capacity(random: &mut Random, number: usize, sizes: [&str; 2]) -> Value {
+    let class = random.below(2);
     let mut capacity = json!({
         "metadata": {"name": format!("capacity-{number}"), "namespace": "kube-system"},
-        "storageClassName": random.pick(&["csi", "zonal"]),
+        "storageClassName": CLASSES_WITH_CAPACITY[class],
     });
     match random.below(10) {
         0 => {}
@@ -76,8 +81,8 @@ fn capacity(random: &mut Random, number: usize) -> Value {
             capacity["nodeTopology"] = json!({"matchExpressions": [expression]});
         }
     }
-    if random.chance(90) {
-        capacity["capacity"] = json!(random.pick(&["0", "1400Mi", "1.5Gi", "10Gi"]));
+    if !sizes[class].is_empty() {
+        capacity["capacity"] = json!(sizes[class]);
     }
     if random.chance(25) {
         capacity["maximumVolumeSize"] = json!(random.pick(&["1500Mi", "2Gi"]));

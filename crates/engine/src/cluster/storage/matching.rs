@@ -254,7 +254,11 @@ impl Storage {
             if !of_one_host {
                 let enough = class.in_use.count_max();
                 // Where it is scored how much of a volume is used, only a volume of the same size is as good.
-                let left = if is_scored { class.pools.twins_of(&spec, enough) } else { class.pools.others_like(&spec, enough) };
+                let left = if is_scored {
+                    class.pools.twins_of(&spec, enough)
+                } else {
+                    class.pools.others_like(&spec, enough)
+                };
                 class.in_use.volumes_left(left, revision);
             }
             self.offer_if_free(id);

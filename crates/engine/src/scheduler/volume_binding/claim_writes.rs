@@ -37,20 +37,30 @@ impl Engine {
         self.volumes.prune_unwritten(group);
     }
 
-    /// Sends the writes of the first stage that is not done, of the stages of these claims, which are not bound yet.
+    /// Sends the writes of the first stage that is not done, of the stages of these claims, which are not bound yet. A
+    /// stage in which nothing has to be written is done at once.
     pub(super) fn send_next_stage(&mut self, claims: &[ClaimId]) {
+        while let Some(stage) = self.first_open_stage(claims) {
+            for claim in claims.iter().copied().filter(|claim| self.stage_of(*claim) == Some(stage)).collect::<Vec<_>>()
+            {
+                if self.volumes.write(claim) == Some(&Write::Unsent) {
+                    self.send_claim(claim);
+                }
+            }
+            if self.first_open_stage(claims) == Some(stage) {
+                return;
+            }
+        }
+    }
+
+    /// The first stage of these claims that is not done.
+    fn first_open_stage(&self, claims: &[ClaimId]) -> Option<Stage> {
         // Reserved volumes need not be bound before others are provisioned.
         let is_done = |stage: Stage, claim: ClaimId| {
             stage != Stage::Shared && matches!(self.volumes.write(claim), Some(Write::Written { .. }))
         };
         let stages = claims.iter().filter_map(|claim| Some((self.stage_of(*claim)?, *claim)));
-        let open: Vec<(Stage, ClaimId)> = stages.filter(|(stage, claim)| !is_done(*stage, *claim)).collect();
-        let Some(next) = open.iter().map(|(stage, _)| *stage).min() else { return };
-        for (_, claim) in open.into_iter().filter(|(stage, _)| *stage == next) {
-            if self.volumes.write(claim) == Some(&Write::Unsent) {
-                self.send_claim(claim);
-            }
-        }
+        stages.filter(|(stage, claim)| !is_done(*stage, *claim)).map(|(stage, _)| stage).min()
     }
 
     /// The stage of a claim; `None` if nothing was chosen for it.
