@@ -83,9 +83,10 @@ fn capacity(random: &mut Random, number: usize, sizes: [&str; 2]) -> Value {
     }
     if !sizes[class].is_empty() {
         capacity["capacity"] = json!(sizes[class]);
-    }
-    if random.chance(25) {
-        capacity["maximumVolumeSize"] = json!(random.pick(&["1500Mi", "2Gi"]));
+        // kube-scheduler 1.37.1 crashes if there is this limit alone.
+        if random.chance(25) {
+            capacity["maximumVolumeSize"] = json!(random.pick(&["1500Mi", "2Gi"]));
+        }
     }
     capacity
 }
