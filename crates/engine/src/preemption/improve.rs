@@ -1,4 +1,4 @@
-//! Looks for a cheaper plan for identical pods: greedy by density, then swaps.
+//! Looks for a cheaper plan for identical pods: greedy by density, then a tabu search, or swaps where that is too large.
 //!
 //! It evicts no unit above the lowest sufficient priority, and at first no unit that would violate a budget.
 
@@ -11,6 +11,7 @@ use super::greedy_by_density::GreedyByDensity;
 use super::lower_bound::LowerBound;
 use super::plan::PlanInput;
 use super::shrink;
+use super::tabu;
 
 /// The maximum number of units of a plan to try to swap for cheaper ones.
 const SWAPS_MAX: usize = 64;
@@ -85,7 +86,9 @@ impl<'a> Improvement<'_, 'a> {
         if self.is_least(best, &mut lower_bound) {
             return true;
         }
-        self.swap(best);
+        if !tabu::search(self.capacity, self.input, best) {
+            self.swap(best);
+        }
         self.is_least(best, &mut lower_bound)
     }
 

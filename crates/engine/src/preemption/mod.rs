@@ -26,6 +26,7 @@ mod node;
 mod plan;
 mod planner;
 mod shrink;
+mod tabu;
 mod victim_candidates;
 mod victim_unit;
 

@@ -224,6 +224,7 @@ impl Engine {
             let begin = self.cluster.steps.total();
             self.preemption_result = None;
             self.rank_distance = None;
+            self.cache.searches.begin_attempt();
             match entity {
                 Entity::Pod(pod) => self.schedule_pod(pod),
                 Entity::Group(group) => self.schedule_group(group),

@@ -23,6 +23,10 @@ use crate::placement::{self, Lot, PlacementRequest, TopologyRequest, Verdict};
 use crate::queue::backoff::{doubled, pause_ms};
 use crate::queue::{Entity, PodShape, QueueState};
 
+/// So many attempts of a search that is not completed follow each other soon: in that part of the first pause.
+const SLICES: u32 = 16;
+const SLICES_PER_PAUSE: u64 = 10;
+
 impl Engine {
     /// Attempts to place one pod.
     pub(super) fn schedule_pod(&mut self, id: PodId) {
@@ -117,6 +121,7 @@ impl Engine {
         }
         let steps_max = self.steps_max(entity);
         let (aside, started_after) = (self.set_aside_for(id), self.debtors_started_after());
+        self.cache.searches.keep(true);
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         let start = transaction.savepoint();
         let all = later.and_then(|later| later.together_with(request));
@@ -181,6 +186,7 @@ impl Engine {
         verdict: Verdict,
         lack: Lack,
     ) {
+        self.cache.searches.keep(false);
         if verdict != Verdict::Placed && lack.is_none() && self.take_over_places_for_group(id, request) {
             self.queue.requeue(Entity::Group(id), self.now);
             return;
@@ -347,7 +353,13 @@ impl Engine {
 
     fn search_retry_at(&mut self, entity: Entity) -> u64 {
         let searches = self.queue.count_search(entity);
-        let pause = doubled(self.config.search_again_ms_initial, searches).min(self.config.search_again_ms_max);
+        let first = self.config.search_again_ms_initial;
+        let pause = match (self.cache.searches.goes_on(), searches.checked_sub(SLICES)) {
+            (true, None | Some(0)) => first / SLICES_PER_PAUSE,
+            (true, Some(further)) => doubled(first, further),
+            (false, _) => doubled(first, searches),
+        };
+        let pause = pause.min(self.config.search_again_ms_max);
         self.now.saturating_add(pause)
     }
 

@@ -108,6 +108,24 @@ impl Gang {
         self.outcome(decide(&mut engine))
     }
 
+    /// Runs a new engine until the gang is placed, at most for so long. Returns when it was, and what was bound.
+    pub(crate) fn run_until(&self, end: u64) -> Option<(u64, Vec<(usize, usize)>)> {
+        let mut engine = engine(&self.nodes, &self.occupied, Config::default());
+        observe(&mut engine, Observation::GroupSeen(self.spec()));
+        for member in self.members() {
+            observe(&mut engine, Observation::PodSeen(member));
+        }
+        while let Some(now) = engine.next_wakeup().filter(|now| *now <= end) {
+            let commands = engine.decide(now);
+            if commands.iter().any(|command| matches!(command, Command::Bind { .. }))
+                && let Outcome::Placed(bound) = self.outcome(commands)
+            {
+                return Some((now, bound));
+            }
+        }
+        None
+    }
+
     /// Interprets the engine's commands; a gang is either bound or reported as unschedulable.
     pub(crate) fn outcome(&self, commands: Vec<Command>) -> Outcome {
         let (mut bound, mut refused, mut seen) = (Vec::new(), None, BTreeSet::new());

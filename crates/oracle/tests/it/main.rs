@@ -9,5 +9,6 @@ mod identical_pods;
 mod instance;
 mod mixed_groups;
 mod nominations;
+mod planted;
 mod preemption;
 mod scores;
