@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::affinity_placement;
 use super::cache::Cache;
-use super::counts::{Bin, Counts, Kind, Outcome, Problem};
+use super::counts::{self, Bin, Bottleneck, Counts, Kind, Outcome, Problem};
 use super::greedy;
 use super::request::{PlacementRequest, Verdict};
 use crate::cluster::Cluster;
@@ -22,7 +22,7 @@ use crate::model::resources::PODS_PER_NODE_MAX;
 
 /// Larger problems are not searched: the number of pods, and of counts.
 const PODS_MAX: usize = 20_000;
-const COUNTS_MAX: usize = 4_000_000;
+const COUNTS_MAX: usize = 400_000;
 
 /// A problem, and what its kinds and bins stand for.
 pub(super) struct Counted {
@@ -33,6 +33,7 @@ pub(super) struct Counted {
     pub(super) nodes: Vec<NodeId>,
     /// Nothing was left out: a solution can always be placed.
     faithful: bool,
+    dimensions: Dimensions,
 }
 
 /// Searches for a placement that meets the minimums; the transaction holds it, and all other pods that fit, if there is
@@ -57,6 +58,36 @@ pub(super) fn search(
     }
 }
 
+/// What alone shows that there is no placement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Scarcity {
+    /// The pods of these lots fit fewer times than they are needed, even without the others.
+    Places { lots: Vec<usize>, fit: u32, need: u32 },
+    /// The needed pods request more of a resource than they can use on the nodes that they may use.
+    Resource { resource: ResourceId, asked: i64, usable: i64 },
+    /// All pods of these lots do not fit together.
+    Mix { lots: Vec<usize> },
+}
+
+/// Why there is no placement, if one reason is enough, and is found in so many steps.
+pub(crate) fn scarcity(cluster: &Cluster, cache: &mut Cache, request: &PlacementRequest, steps: u64) -> Option<Scarcity> {
+    let counted = Counted::new(cluster, cache, request)?;
+    cluster.steps.add(usize::try_from(steps / STEPS_PER_EVALUATION).unwrap_or(usize::MAX));
+    let lots = |kinds: &[usize]| {
+        let mut lots: Vec<usize> = kinds.iter().flat_map(|kind| counted.lots[*kind].iter().copied()).collect();
+        lots.sort_unstable();
+        lots
+    };
+    match counts::bottleneck(&counted.problem, steps)? {
+        Bottleneck::Kinds { kinds, fit, need } => Some(Scarcity::Places { lots: lots(&kinds), fit, need }),
+        Bottleneck::Mix { kinds } => Some(Scarcity::Mix { lots: lots(&kinds) }),
+        Bottleneck::Dimension { dimension, asked, usable } => {
+            let resource = *counted.dimensions.resources.get(dimension.checked_sub(1)?)?;
+            Some(Scarcity::Resource { resource, asked, usable })
+        }
+    }
+}
+
 /// So many steps take about as long as the evaluation of one node.
 const STEPS_PER_EVALUATION: u64 = 8;
 
@@ -73,10 +104,11 @@ impl Counted {
         {
             return None;
         }
-        let most = most_by_node(cluster, cache, request, &lots);
-        if most.len() * lots.len() > COUNTS_MAX {
+        let nodes = request.within.as_ref().map_or(cluster.node_slots(), |within| within.nodes().len());
+        if nodes.saturating_mul(lots.len()) > COUNTS_MAX {
             return None;
         }
+        let most = most_by_node(cluster, cache, request, &lots);
         let dimensions = Dimensions::of(&classes);
         let mut merged: BTreeMap<(usize, Vec<i64>, Vec<u32>), Vec<usize>> = BTreeMap::new();
         for (at, lot) in lots.iter().enumerate() {
@@ -103,7 +135,7 @@ impl Counted {
         let faithful = !lots.iter().any(|lot| left_out(&request.lots[*lot].class));
         let (bins, nodes) = without_needless(bins, most.into_keys(), pods);
         let problem = Problem { kinds, bins, needs: request.needs.clone() };
-        Some(Self { problem, lots: of_kind, nodes, faithful })
+        Some(Self { problem, lots: of_kind, nodes, faithful, dimensions })
     }
 
     /// Places the pods of a solution. Returns whether all of them could be; otherwise nothing is placed.

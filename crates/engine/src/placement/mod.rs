@@ -33,6 +33,7 @@ use crate::cluster::transaction::Transaction;
 use crate::model::ids::ClassId;
 pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
+pub(crate) use counted::{Scarcity, scarcity};
 pub(crate) use request::{Lot, PlacementRequest, TopologyRequest, Verdict};
 pub(crate) use within::Within;
 

@@ -11,7 +11,7 @@ const KEPT_MAX: usize = 8;
 /// How many steps of a search count for one step of the limit of the caller.
 const STEPS_PER_STEP: u64 = 24;
 /// The limit of steps of all searches in one scheduling attempt.
-const STEPS_OF_ATTEMPT: u64 = 2_400_000;
+const STEPS_OF_ATTEMPT: u64 = 2_000_000;
 /// What every search may take, also if the limit is reached.
 const STEPS_MIN: u64 = 20_000;
 

@@ -24,6 +24,21 @@ pub(crate) struct Improvement<'i, 'a> {
     pub(crate) input: PlanInput<'i>,
 }
 
+/// What is proven about a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Proven {
+    /// No plan is cheaper.
+    pub(crate) least: bool,
+    /// Every plan without victims of a higher priority evicts at least so many groups whole.
+    pub(crate) groups_at_least: u32,
+}
+
+impl Proven {
+    fn least(cost: &Cost) -> Self {
+        Self { least: true, groups_at_least: cost.groups }
+    }
+}
+
 /// Keeps the cheaper of two plans; the earlier one among equals.
 pub(crate) fn keep_cheaper(best: &mut (Cost, Vec<usize>), costs: &CostModel, taken: Vec<usize>) {
     let cost = costs.of(&taken);
@@ -66,11 +81,11 @@ impl<'a> Improvement<'_, 'a> {
         highest
     }
 
-    /// Improves the best plan if possible. Returns whether it is proven optimal.
-    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> bool {
+    /// Improves the best plan if possible. Returns what is proven about it.
+    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> Proven {
         let mut lower_bound = None;
         if self.is_least(best, &mut lower_bound) {
-            return true;
+            return Proven::least(&best.0);
         }
         for respect_budgets in [true, false] {
             if let Some(taken) = self.plan_within(&[], best.0.highest, respect_budgets, None) {
@@ -84,12 +99,18 @@ impl<'a> Improvement<'_, 'a> {
             keep_cheaper(best, self.input.costs, taken);
         }
         if self.is_least(best, &mut lower_bound) {
-            return true;
+            return Proven::least(&best.0);
         }
         if !tabu::search(self.capacity, self.input, best) {
             self.swap(best);
         }
-        self.is_least(best, &mut lower_bound)
+        if self.is_least(best, &mut lower_bound) {
+            return Proven::least(&best.0);
+        }
+        let groups_at_least = lower_bound.map_or(0, |mut lower_bound| {
+            lower_bound.groups_at_least(self.capacity, self.input.units, self.input.costs)
+        });
+        Proven { least: false, groups_at_least }
     }
 
     /// Whether the best plan is proven optimal. The lower bound is kept for the next call.

@@ -6,6 +6,7 @@
 //! is held at its latest value.
 
 mod binding;
+mod bottleneck;
 mod evaluation;
 mod eviction;
 mod found_members;

@@ -479,6 +479,7 @@ impl Engine {
             pdb_violations: plan.cost.pdb_violations,
             examples: plan.units.iter().take(EXAMPLES_MAX).map(name).collect(),
             proven: plan.proven,
+            groups_at_least: plan.groups_at_least,
             grace_period_ends_ms: None,
             within_ms: None,
             overdue: Vec::new(),

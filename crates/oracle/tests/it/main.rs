@@ -7,6 +7,7 @@ mod engine_run;
 mod enumeration;
 mod identical_pods;
 mod instance;
+mod mingled;
 mod mixed_groups;
 mod nominations;
 mod planted;

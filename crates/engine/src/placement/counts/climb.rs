@@ -26,6 +26,8 @@ pub(super) struct Climb {
     sums: Vec<i64>,
     prices: Vec<i64>,
     draws: Draws,
+    /// The first bin that has no pattern yet.
+    next: usize,
     /// How often in a row no bin improved.
     stale: usize,
     rises: u64,
@@ -47,6 +49,7 @@ impl Climb {
             sums,
             prices: first_prices(model),
             draws: Draws::new(),
+            next: 0,
             stale: 0,
             rises: 0,
         }
@@ -64,10 +67,9 @@ impl Climb {
     /// Searches for so many steps. Returns whether nothing is missing; then `best` is a solution.
     pub(super) fn run(&mut self, model: &Model, lists: &Lists, steps: &mut u64) -> bool {
         let bins = model.bins();
-        if self.best.0 == i64::MAX {
-            for bin in 0..bins {
-                self.respond(model, lists, bin, steps);
-            }
+        while self.next < bins && *steps > 0 {
+            self.respond(model, lists, self.next, steps);
+            self.next += 1;
         }
         loop {
             let missing: i64 = model.missing(&self.sums).iter().map(|missing| (*missing).max(0)).sum();

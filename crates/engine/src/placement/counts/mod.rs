@@ -1,9 +1,10 @@
 //! Search over counts: how many pods of each kind go to each node, instead of pod by pod.
 //!
 //! `model` reduces the numbers, `patterns` lists what a node can hold, `climb` looks for patterns that hold all pods
-//! together, `exact` tries all of them, and `prices` proves that there is no solution. The search is limited in steps and
+//! together, `exact` tries all of them, `prices` proves that there is no solution, and `bottleneck` says why. The search is limited in steps and
 //! goes on where it stopped. Only integers; no knowledge of the cluster: `counted` makes problems of requests.
 
+mod bottleneck;
 mod climb;
 mod exact;
 mod model;
@@ -14,15 +15,16 @@ mod repair;
 mod respond;
 mod sums;
 
+pub(crate) use bottleneck::{Bottleneck, bottleneck};
 use climb::Climb;
-use exact::Exact;
+use exact::{Exact, Shown};
 use model::Model;
 use patterns::Patterns;
 pub(crate) use problem::{Bin, Counts, Kind, Problem};
 
 /// The limit of steps for the patterns of all bins, and of one bin.
-const LIST_STEPS: u64 = 400_000;
-const LIST_STEPS_OF_BIN: u64 = 5000;
+const LIST_STEPS: u64 = 600_000;
+const LIST_STEPS_OF_BIN: u64 = 20_000;
 /// The maximum number of counts in all lists: 2 MB.
 const LISTED_MAX: usize = 1_000_000;
 /// The steps of the first round; later rounds have more.
@@ -43,9 +45,20 @@ pub(crate) struct Search {
     model: Model,
     lists: Option<Lists>,
     climb: Climb,
+    exact: Option<Exact>,
     rounds: u32,
-    /// Every choice was tried, or prices cannot show more.
-    all_proofs_tried: bool,
+}
+
+/// Prices are tried in so many rounds: more show nothing else.
+const ROUNDS_WITH_PRICES: u32 = 6;
+
+/// Runs something with a part of the steps.
+fn within<T>(steps: &mut u64, part: u64, run: impl FnOnce(&mut u64) -> T) -> T {
+    let given = part.min(*steps);
+    let mut left = given;
+    let result = run(&mut left);
+    *steps -= given - left;
+    result
 }
 
 /// The patterns of all bins: equal bins share a list.
@@ -54,8 +67,6 @@ struct Lists {
     /// By bin: the index of its list.
     index: Vec<usize>,
     lists: Vec<Patterns>,
-    /// By list: the most pods of each kind, and of all sizes together, in one pattern.
-    most: Vec<(Vec<i64>, i64)>,
 }
 
 impl Search {
@@ -64,7 +75,7 @@ impl Search {
         let model = Model::new(problem);
         let choice = counts.map(|counts| model.choice_of(counts));
         let climb = Climb::new(&model, choice);
-        Self { model, lists: None, climb, rounds: 0, all_proofs_tried: false }
+        Self { model, lists: None, climb, exact: None, rounds: 0 }
     }
 
     /// The counts that come closest so far.
@@ -83,43 +94,33 @@ impl Search {
         if model.kinds == 0 || model.need.iter().all(|need| *need == 0) {
             return Outcome::Found(model.counts(&vec![0; model.bins() * model.kinds]));
         }
-        let lists = self.lists.get_or_insert_with(|| Lists::new(model, steps));
+        if self.lists.is_none() {
+            let lists = Lists::new(model, steps);
+            self.exact = Exact::new(model, &lists);
+            self.lists = Some(lists);
+        }
+        let Some(lists) = &self.lists else { return Outcome::Open };
         if lists.lists.iter().any(|list| list.complete && list.len() == 0) {
             return Outcome::Impossible;
         }
-        let all_complete = lists.lists.iter().all(|list| list.complete);
         while *steps > 0 {
             let round = (ROUND_STEPS << self.rounds.min(16)).min(*steps);
             self.rounds += 1;
-            let mut left = round;
-            let found = self.climb.run(model, lists, &mut left);
-            *steps -= round - left;
-            if found {
-                return Outcome::Found(model.counts(self.climb.best()));
+            let climb = &mut self.climb;
+            if within(steps, round, |left| climb.run(model, lists, left)) {
+                return Outcome::Found(model.counts(climb.best()));
             }
-            if self.all_proofs_tried {
-                continue;
-            }
-            let mut left = (round / 2).min(*steps);
-            let before = left;
-            let by_prices =
-                prices::begins(model, self.climb.prices()).iter().any(|first| prices::proof(model, lists, first, &mut left).is_some());
-            *steps -= before - left;
-            if by_prices {
+            let begins = prices::begins(model, climb.prices());
+            if self.rounds <= ROUNDS_WITH_PRICES
+                && within(steps, round / 2, |left| prices::prove(model, lists, &begins, left).is_some())
+            {
                 return Outcome::Impossible;
             }
-            if all_complete {
-                let mut left = (round / 2).min(*steps);
-                let before = left;
-                let exact = exact::search(model, lists, &mut left);
-                *steps -= before - left;
-                match exact {
-                    Exact::Found(choice) => return Outcome::Found(model.counts(&choice)),
-                    Exact::None => return Outcome::Impossible,
-                    Exact::OutOfSteps => {}
-                }
+            match self.exact.as_mut().map(|exact| within(steps, round, |left| exact.run(model, lists, left))) {
+                Some(Shown::Found(choice)) => return Outcome::Found(model.counts(&choice)),
+                Some(Shown::None) => return Outcome::Impossible,
+                Some(Shown::OutOfSteps) | None => {}
             }
-            self.all_proofs_tried = self.rounds > 6;
         }
         Outcome::Open
     }
@@ -148,21 +149,10 @@ impl Lists {
             lists.push(if list.complete { list } else { Patterns::default() });
         }
         *steps += left;
-        let most = lists.iter().map(|list| most_of(model, list)).collect();
-        Self { index, lists, most }
+        Self { index, lists }
     }
 
     fn of(&self, bin: usize) -> &Patterns {
         &self.lists[self.index[bin]]
     }
-
-    fn most_of(&self, bin: usize) -> &(Vec<i64>, i64) {
-        &self.most[self.index[bin]]
-    }
-}
-
-fn most_of(model: &Model, list: &Patterns) -> (Vec<i64>, i64) {
-    let most = |kind: usize| list.iter().map(|pattern| i64::from(pattern[kind])).max().unwrap_or(0);
-    let size = |pattern: &[u16]| -> i64 { pattern.iter().zip(&model.size).map(|(count, size)| i64::from(*count) * size).sum() };
-    ((0..model.kinds).map(most).collect(), list.iter().map(size).max().unwrap_or(0))
 }

@@ -13,6 +13,8 @@ const WHOLE: i128 = 1 << 20;
 pub(super) struct Model {
     /// Only with bins that can hold anything, and amounts without common divisors.
     pub(super) problem: Problem,
+    /// By dimension of the original problem: by what its amounts were divided; zero if it limits nothing.
+    pub(super) divisors: Vec<i64>,
     /// The number of bins of the original problem, and which of them are left.
     bins_before: usize,
     kept: Vec<usize>,
@@ -41,10 +43,10 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(problem: &Problem) -> Self {
         let bins_before = problem.bins.len();
-        let (mut problem, kept) = reduced(problem);
+        let (mut problem, kept, divisors) = reduced(problem);
         let dimensions = problem.dimensions();
         let any_order: Vec<usize> = (0..problem.kinds.len()).collect();
-        let sums = Sums::new(&problem, &any_order);
+        let sums = Sums::new(&problem, &any_order, &[]);
         for bin in &mut problem.bins {
             for (dimension, free) in bin.free.iter_mut().enumerate() {
                 *free = sums.largest(dimension, *free);
@@ -65,6 +67,7 @@ impl Model {
         order.sort_by_key(|kind| std::cmp::Reverse(size[*kind]));
         let (group, need, all_needed) = requirements(&problem);
         let mut model = Self {
+            divisors,
             bins_before,
             kept,
             kinds: problem.kinds.len(),
@@ -75,12 +78,13 @@ impl Model {
             size,
             room,
             slack: Vec::new(),
-            sums: Sums::new(&problem, &order),
+            sums,
             order,
             like: equal_bins(&problem.bins),
             problem,
         };
         model.slack = (0..dimensions).map(|dimension| model.slack_of(dimension)).collect();
+        model.sums = Sums::new(&model.problem, &model.order, &model.slack);
         model
     }
 
@@ -91,11 +95,16 @@ impl Model {
     /// What all bins have of a dimension beyond the least that the needed pods use.
     fn slack_of(&self, dimension: usize) -> i64 {
         let free: i128 = self.problem.bins.iter().map(|bin| i128::from(bin.free[dimension])).sum();
+        let least = self.least(|kind| self.problem.kinds[kind].amounts[dimension]);
+        (free - i128::from(least)).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+    }
+
+    /// The least that the needed pods use together, by the amount of each kind.
+    pub(super) fn least(&self, amount: impl Fn(usize) -> i64) -> i64 {
         let mut least = 0_i128;
         for (group, need) in self.need.iter().enumerate() {
             let of_group = (0..self.kinds).filter(|kind| self.group[*kind] == group);
-            let mut amounts: Vec<(i64, i64)> =
-                of_group.map(|kind| (self.problem.kinds[kind].amounts[dimension], self.count[kind])).collect();
+            let mut amounts: Vec<(i64, i64)> = of_group.map(|kind| (amount(kind), self.count[kind])).collect();
             amounts.sort_unstable();
             let mut left = *need;
             for (amount, count) in amounts {
@@ -104,7 +113,7 @@ impl Model {
                 left -= taken;
             }
         }
-        (free - least).clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+        i64::try_from(least).unwrap_or(i64::MAX)
     }
 
     /// What a choice of counts for each bin lacks, by requirement, if `sums` are its counts of each kind.
@@ -138,7 +147,7 @@ impl Model {
 }
 
 /// The problem without bins that hold nothing, dimensions that limit nothing, and common divisors.
-fn reduced(problem: &Problem) -> (Problem, Vec<usize>) {
+fn reduced(problem: &Problem) -> (Problem, Vec<usize>, Vec<i64>) {
     let kinds = problem.kinds.len();
     let mut kept = Vec::new();
     let mut bins = Vec::new();
@@ -150,6 +159,7 @@ fn reduced(problem: &Problem) -> (Problem, Vec<usize>) {
         }
     }
     let mut reduced = Problem { kinds: problem.kinds.clone(), bins, needs: problem.needs.clone() };
+    let mut divisors = vec![0; problem.dimensions()];
     for dimension in (0..problem.dimensions()).rev() {
         let at_most = |bin: &Bin| -> i128 {
             let uses = problem.kinds.iter().zip(&bin.most);
@@ -157,7 +167,8 @@ fn reduced(problem: &Problem) -> (Problem, Vec<usize>) {
         };
         let limits = reduced.bins.iter().any(|bin| at_most(bin) > i128::from(bin.free[dimension]));
         let divisor = problem.kinds.iter().fold(0, |divisor, kind| common_divisor(divisor, kind.amounts[dimension]));
-        if !limits || divisor == 0 {
+        divisors[dimension] = if limits { divisor } else { 0 };
+        if divisors[dimension] == 0 {
             reduced.kinds.iter_mut().for_each(|kind| _ = kind.amounts.remove(dimension));
             reduced.bins.iter_mut().for_each(|bin| _ = bin.free.remove(dimension));
         } else {
@@ -165,7 +176,7 @@ fn reduced(problem: &Problem) -> (Problem, Vec<usize>) {
             reduced.bins.iter_mut().for_each(|bin| bin.free[dimension] /= divisor);
         }
     }
-    (reduced, kept)
+    (reduced, kept, divisors)
 }
 
 fn common_divisor(one: i64, other: i64) -> i64 {

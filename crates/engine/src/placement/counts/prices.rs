@@ -14,21 +14,17 @@ const ROUNDS: i64 = 40;
 /// The limit of steps for the best response of one bin.
 const RESPONSE_STEPS: u64 = 2000;
 
-/// By kind: prices that prove that there is no solution, if they are found in so many steps.
-pub(super) fn proof(model: &Model, lists: &Lists, first: &[i64], steps: &mut u64) -> Option<Vec<i64>> {
+/// By kind: prices that prove that there is no solution, if they are found in so many steps from any of these.
+pub(super) fn prove(model: &Model, lists: &Lists, begins: &[Vec<i64>], steps: &mut u64) -> Option<Vec<i64>> {
+    begins.iter().find_map(|first| prove_from(model, lists, first, steps))
+}
+
+fn prove_from(model: &Model, lists: &Lists, first: &[i64], steps: &mut u64) -> Option<Vec<i64>> {
     let mut prices = first.to_vec();
-    let same: Vec<i64> = (0..model.bins())
-        .map(|bin| model.like.iter().filter(|like| **like == bin).count() as i64)
-        .collect();
+    let same = numbers_of_equals(model);
     for round in 0..ROUNDS {
-        let (mut worth, mut sums) = (0_i128, vec![0; model.kinds]);
-        for bin in (0..model.bins()).filter(|bin| same[*bin] > 0) {
-            if *steps == 0 {
-                return None;
-            }
-            worth += i128::from(best_response(model, lists, bin, &prices, same[bin], &mut sums, steps)) * i128::from(same[bin]);
-        }
-        if worth < needed_worth(model, &prices) {
+        let mut sums = vec![0; model.kinds];
+        if held_worth(model, lists, &prices, (&same, &mut sums), steps)? < needed_worth(model, &prices) {
             return Some(prices);
         }
         let missing: Vec<i64> = (0..model.need.len())
@@ -52,12 +48,54 @@ pub(super) fn proof(model: &Model, lists: &Lists, first: &[i64], steps: &mut u64
     None
 }
 
+/// By bin: how many are equal to it, if it is the first of them; zero for the others.
+fn numbers_of_equals(model: &Model) -> Vec<i64> {
+    let mut same = vec![0; model.bins()];
+    for like in &model.like {
+        same[*like] += 1;
+    }
+    same
+}
+
+/// What all bins can hold at most at these prices; adds the counts. `None` if the steps run out.
+fn held_worth(
+    model: &Model,
+    lists: &Lists,
+    prices: &[i64],
+    (same, sums): (&[i64], &mut [i64]),
+    steps: &mut u64,
+) -> Option<i128> {
+    let mut worth = 0;
+    for bin in (0..model.bins()).filter(|bin| same[*bin] > 0) {
+        if *steps == 0 {
+            return None;
+        }
+        let best = best_response(model, lists, (bin, prices), same[bin], sums, steps);
+        worth += i128::from(best) * i128::from(same[bin]);
+    }
+    Some(worth)
+}
+
+/// The kinds that a proof needs: without any one of them it is none.
+pub(super) fn needed_for(model: &Model, lists: &Lists, mut prices: Vec<i64>, steps: &mut u64) -> Vec<usize> {
+    let same = numbers_of_equals(model);
+    for group in 0..model.need.len() {
+        let mut without = prices.clone();
+        (0..model.kinds).filter(|kind| model.group[*kind] == group).for_each(|kind| without[kind] = 0);
+        let mut sums = vec![0; model.kinds];
+        let worth = held_worth(model, lists, &without, (&same, &mut sums), steps);
+        if worth.is_some_and(|worth| worth < needed_worth(model, &without)) {
+            prices = without;
+        }
+    }
+    (0..model.kinds).filter(|kind| prices[*kind] > 0).collect()
+}
+
 /// What a bin can hold at most at these prices; the counts of as many equal bins are added to the sums.
 fn best_response(
     model: &Model,
     lists: &Lists,
-    bin: usize,
-    prices: &[i64],
+    (bin, prices): (usize, &[i64]),
     same: i64,
     sums: &mut [i64],
     steps: &mut u64,
