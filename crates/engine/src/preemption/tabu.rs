@@ -96,7 +96,11 @@ impl Nodes {
         Some(nodes)
     }
 
+    /// Adds a node, unless it gains nothing without all of its units.
     fn add(&mut self, capacity: &CapacityWithoutVictims<'_>, index: usize, by_unit: &[&[VictimPod<'_>]]) {
+        if capacity.gain_without(index, &by_unit.concat()) <= 0 {
+            return;
+        }
         let (first, number) = (self.gains.len(), self.nodes.len());
         for set in 0..1_usize << by_unit.len() {
             let mut load = capacity.load(index).clone();

@@ -10,6 +10,7 @@ mod instance;
 mod mingled;
 mod mixed_groups;
 mod nominations;
+mod packing;
 mod planted;
 mod preemption;
 mod scores;

@@ -55,6 +55,14 @@ impl Climb {
         }
     }
 
+    /// Begins again with nothing; the best choice is kept.
+    pub(super) fn restart(&mut self, model: &Model) {
+        self.choice.fill(0);
+        self.sums.fill(0);
+        self.prices = first_prices(model);
+        (self.next, self.stale, self.rises) = (0, 0, 0);
+    }
+
     pub(super) fn prices(&self) -> &[i64] {
         &self.prices
     }

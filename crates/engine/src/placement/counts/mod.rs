@@ -27,8 +27,10 @@ const LIST_STEPS: u64 = 600_000;
 const LIST_STEPS_OF_BIN: u64 = 20_000;
 /// The maximum number of counts in all lists: 2 MB.
 const LISTED_MAX: usize = 1_000_000;
-/// The steps of the first round; later rounds have more.
+/// The steps of the first round; each further one has twice as many, up to a limit.
 const ROUND_STEPS: u64 = 30_000;
+const CLIMB_STEPS: u64 = 60_000;
+const CLIMB_STEPS_OF_BIN: u64 = 2000;
 
 /// What a search has shown so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -103,8 +105,12 @@ impl Search {
         if lists.lists.iter().any(|list| list.complete && list.len() == 0) {
             return Outcome::Impossible;
         }
+        let round_max = CLIMB_STEPS + CLIMB_STEPS_OF_BIN * model.bins() as u64;
         while *steps > 0 {
-            let round = (ROUND_STEPS << self.rounds.min(16)).min(*steps);
+            let round = (ROUND_STEPS << self.rounds.min(16)).min(round_max).min(*steps);
+            if self.rounds > 1 {
+                self.climb.restart(model);
+            }
             self.rounds += 1;
             let climb = &mut self.climb;
             if within(steps, round, |left| climb.run(model, lists, left)) {
