@@ -1,7 +1,7 @@
 //! Exact decision by counts: whether a group can be placed, for larger instances than brute force can decide.
 //!
 //! Node by node, every set of pods that the node can hold is tried; the pods that are left after some nodes are
-//! remembered if they do not fit on the others. Only maximal sets matter: a pod that fits can be moved from a later node.
+//! remembered if they do not fit on the others. Only maximal sets matter: a pod that fits can come from a later node.
 //! Handles resources, the number of pods, and which nodes a class may use; not ports.
 
 use std::collections::{BTreeSet, HashSet};
@@ -27,9 +27,8 @@ pub fn placeable(
     let free = |node: usize| -> Vec<i64> {
         let here = || occupied.iter().filter(move |(other, _)| *other == node).map(|(_, class)| class);
         let allocatable = |name: &str| nodes[node].allocatable.get(name).copied().unwrap_or(0);
-        let of_resource = |name: &&str| {
-            allocatable(name) - here().filter_map(|class| class.requests.get(*name)).sum::<i64>()
-        };
+        let of_resource =
+            |name: &&str| allocatable(name) - here().filter_map(|class| class.requests.get(*name)).sum::<i64>();
         let pods = allocatable("pods") - here().count() as i64;
         names.iter().map(of_resource).chain([pods]).map(|free| free.max(0)).collect()
     };
@@ -145,7 +144,8 @@ impl Decision<'_> {
         let resources = self.free.first().map_or(0, Vec::len);
         (0..resources).any(|resource| {
             let free: i64 = self.free[node..].iter().map(|free| free[resource]).sum();
-            let least: i64 = missing.iter().enumerate().map(|(subset, need)| self.least(subset, *need, resource, left)).sum();
+            let least: i64 =
+                missing.iter().enumerate().map(|(subset, need)| self.least(subset, *need, resource, left)).sum();
             least > free
         })
     }

@@ -58,7 +58,9 @@ pub fn planted(random: &mut Random, size: Size, cut: Cut) -> Planted {
     let mean = |resource: usize| kinds.iter().map(|kind| kind[resource]).sum::<i64>() / kinds.len() as i64 + 1;
     let largest = |resource: usize| kinds.iter().map(|kind| kind[resource]).max().unwrap_or(0);
     let shapes: Vec<[i64; 3]> = (0..=random.below(4))
-        .map(|_| [0, 1, 2].map(|resource| (mean(resource) * of_node * random.between(60, 150) / 100).max(largest(resource))))
+        .map(|_| {
+            [0, 1, 2].map(|resource| (mean(resource) * of_node * random.between(60, 150) / 100).max(largest(resource)))
+        })
         .collect();
     let spared = random.chance(50).then(|| random.below(3));
     let mut planted = Planted { nodes: Vec::new(), occupied: Vec::new(), lots: Vec::new(), needs: Vec::new() };
@@ -66,7 +68,8 @@ pub fn planted(random: &mut Random, size: Size, cut: Cut) -> Planted {
     for number in 0..nodes {
         let mut room = *random.pick(&shapes);
         let load = if random.chance(30) { room.map(|room| room * random.between(0, 40) / 100) } else { [0; 3] };
-        let used = fill(random, &kinds, &mut counts, [0, 1, 2].map(|resource| room[resource] - load[resource]), size.pods);
+        let used =
+            fill(random, &kinds, &mut counts, [0, 1, 2].map(|resource| room[resource] - load[resource]), size.pods);
         let spared = spared.unwrap_or_else(|| random.below(3));
         for resource in 0..3 {
             if cut == Cut::All || cut == Cut::Two && resource != spared {
@@ -128,7 +131,8 @@ fn class(units: [i64; 3]) -> ClassSpec {
 }
 
 fn node(number: usize, units: [i64; 3]) -> NodeSpec {
-    let amounts = RESOURCES.iter().zip(units).zip(UNITS).map(|((name, units), unit)| ((*name).to_owned(), units * unit));
+    let amounts =
+        RESOURCES.iter().zip(units).zip(UNITS).map(|((name, units), unit)| ((*name).to_owned(), units * unit));
     let allocatable = amounts.chain([("pods".to_owned(), 110)]).collect();
     NodeSpec { name: format!("n{number}"), allocatable, ..NodeSpec::default() }
 }

@@ -341,7 +341,8 @@ pub enum Bottleneck {
         /// How many of them are needed.
         need: u32,
     },
-    /// They request more of a resource than can be used: what is left on a node beside pods that fit there does not count.
+    /// They request more of a resource than can be used: what is left on a node beside pods that fit there does not
+    /// count.
     Resource {
         /// The resource.
         resource: String,

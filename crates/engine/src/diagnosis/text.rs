@@ -252,7 +252,11 @@ impl Display for Bottleneck {
         let list = |kinds: &[MemberKind]| kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         match self {
             Self::Places { kinds, fit, need } => {
-                write!(f, "Bottleneck: {} fit {fit} times, {need} are needed; no mix of nodes changes that.", list(kinds))
+                write!(
+                    f,
+                    "Bottleneck: {} fit {fit} times, {need} are needed; no mix of nodes changes that.",
+                    list(kinds)
+                )
             }
             Self::Resource { resource, asked, usable } => {
                 let text = |amount: i64| amount_text(resource, amount);
@@ -515,8 +519,9 @@ mod tests {
 
     #[test]
     fn bottlenecks_name_what_is_too_little() {
-        let kind = |subset: &str, gpus| {
-            MemberKind { subset: subset.to_owned(), requests: vec![("nvidia.com/gpu".to_owned(), gpus)] }
+        let kind = |subset: &str, gpus| MemberKind {
+            subset: subset.to_owned(),
+            requests: vec![("nvidia.com/gpu".to_owned(), gpus)],
         };
         let places = Bottleneck::Places { kinds: vec![kind("", 8)], fit: 12, need: 14 };
         assert_eq!(

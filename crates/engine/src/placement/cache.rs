@@ -39,7 +39,14 @@ pub(crate) struct Cache {
 
 impl Cache {
     pub(crate) fn new(scorers: Vec<Scorer>) -> Self {
-        Self { scorers, kept: Vec::new(), trees: Vec::new(), rooms: Vec::new(), orders: Vec::new(), searches: Searches::new() }
+        Self {
+            scorers,
+            kept: Vec::new(),
+            trees: Vec::new(),
+            rooms: Vec::new(),
+            orders: Vec::new(),
+            searches: Searches::new(),
+        }
     }
 
     /// The candidates of a class, up to date.

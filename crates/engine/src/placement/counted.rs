@@ -1,7 +1,7 @@
 //! Requests as problems of counts: what fits where in numbers, and the pods of a solution placed on their nodes.
 //!
 //! The problem has every limit that adds up on a node: resources, the number of pods, host ports, and volumes that are
-//! attached. It leaves out what depends on other nodes, so whatever has no solution here cannot be placed; a solution is
+//! attached. It leaves out what depends on other nodes, so what has no solution here cannot be placed; a solution is
 //! checked pod by pod when it is placed.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,7 +70,12 @@ pub(crate) enum Scarcity {
 }
 
 /// Why there is no placement, if one reason is enough, and is found in so many steps.
-pub(crate) fn scarcity(cluster: &Cluster, cache: &mut Cache, request: &PlacementRequest, steps: u64) -> Option<Scarcity> {
+pub(crate) fn scarcity(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    steps: u64,
+) -> Option<Scarcity> {
     let counted = Counted::new(cluster, cache, request)?;
     cluster.steps.add(usize::try_from(steps / STEPS_PER_EVALUATION).unwrap_or(usize::MAX));
     let lots = |kinds: &[usize]| {
@@ -130,7 +135,9 @@ impl Counted {
         }
         let left_out = |class: &ClassId| {
             let pod_class = cluster.class(*class);
-            cluster.has_required_inter_pod_terms(*class) || pod_class.storage.is_some() || !pod_class.spec.disks.is_empty()
+            cluster.has_required_inter_pod_terms(*class)
+                || pod_class.storage.is_some()
+                || !pod_class.spec.disks.is_empty()
         };
         let faithful = !lots.iter().any(|lot| left_out(&request.lots[*lot].class));
         let (bins, nodes) = without_needless(bins, most.into_keys(), pods);
@@ -198,11 +205,7 @@ fn most_by_node(
 }
 
 /// The bins and their nodes, without those for which there are as many equal ones as pods.
-fn without_needless(
-    bins: Vec<Bin>,
-    nodes: impl Iterator<Item = NodeId>,
-    pods: usize,
-) -> (Vec<Bin>, Vec<NodeId>) {
+fn without_needless(bins: Vec<Bin>, nodes: impl Iterator<Item = NodeId>, pods: usize) -> (Vec<Bin>, Vec<NodeId>) {
     let mut seen: BTreeMap<Bin, usize> = BTreeMap::new();
     let mut is_needed = |bin: &Bin| {
         let equal = seen.entry(bin.clone()).or_default();
@@ -275,7 +278,9 @@ fn exclude_each_other(one: &PodClass, other: &PodClass) -> bool {
     let filtered = |class: &PodClass| class.has_filter(FilterName::NodePorts);
     let conflict = || {
         let ports = one.spec.host_ports.iter();
-        ports.flat_map(|port| other.spec.host_ports.iter().map(move |other| (port, other))).any(|(a, b)| a.conflicts_with(b))
+        ports
+            .flat_map(|port| other.spec.host_ports.iter().map(move |other| (port, other)))
+            .any(|(a, b)| a.conflicts_with(b))
     };
     filtered(one) && filtered(other) && conflict()
 }

@@ -1,10 +1,11 @@
 //! Placement: finds a node for each of a set of pods, or proves that there is no placement.
 //!
-//! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, `bounds`
+//! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, and `bounds`
 //! proves that there cannot be enough room. For groups of different pods, `counted` makes a problem of counts of the
 //! request, for which `counts` searches, and `searches` keeps what is not completed; where that is not enough, because
-//! nodes depend on each other, `search` looks pod by pod. All of it is limited in steps. The result is one of three: placed, impossible, or not found within the limit. For a group with a topology
-//! constraint, `domains` chooses the domains to keep to.
+//! nodes depend on each other, `search` looks pod by pod. All of it is limited in steps. The result is one of three:
+//! placed, impossible, or not found within the limit. For a group with a topology constraint, `domains` chooses the
+//! domains to keep to.
 //!
 //! For pods with equal requirements (`requirements`) the first greedy pass is exact: what fits on one node does not
 //! depend on the others, so it places as many as possible. With inter-pod terms, `affinity_placement` tells whether

@@ -1,7 +1,8 @@
 //! Searches over counts that were not completed: they go on in the next attempt.
 //!
 //! A search is kept with its problem, which is all that it depends on. It goes on if the problem is the same, whatever
-//! else has happened in the cluster. If only nodes have changed, a new search begins with what fitted best on the others.
+//! else has happened in the cluster. If only nodes have changed, a new search begins with what fitted best on the
+//! others.
 
 use super::counts::{Counts, Outcome, Problem, Search};
 use crate::model::ids::NodeId;

@@ -1,4 +1,4 @@
-//! Looks for a cheaper plan for identical pods: greedy by density, then a tabu search, or swaps where that is too large.
+//! Looks for a cheaper plan for identical pods: greedy by density, then a tabu search, or swaps if that is too large.
 //!
 //! It evicts no unit above the lowest sufficient priority, and at first no unit that would violate a budget.
 

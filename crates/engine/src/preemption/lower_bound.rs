@@ -68,12 +68,13 @@ impl<'a> LowerBound<'a> {
         if !self.is_for(cost) || !self.needed || cost.pdb_violations > 0 {
             return false;
         }
-        SUMS.iter().enumerate().all(|(at, sum)| {
-            self.least(capacity, units, costs, at).is_some_and(|least| least >= (sum.of_plan)(cost))
-        })
+        SUMS.iter()
+            .enumerate()
+            .all(|(at, sum)| self.least(capacity, units, costs, at).is_some_and(|least| least >= (sum.of_plan)(cost)))
     }
 
-    /// The least number of groups that any plan without victims above that priority evicts whole. All units are present.
+    /// The least number of groups that any plan without victims above that priority evicts whole. All units are
+    /// present.
     pub(crate) fn groups_at_least(
         &mut self,
         capacity: &CapacityWithoutVictims<'_>,

@@ -265,7 +265,9 @@ impl Engine {
             }
         }
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
-        self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
+        let goes_on = self.search_goes_on(entity);
+        let pause = |failures| if goes_on { initial } else { pause_ms(initial, max, failures, pods.len()) };
+        self.queue.record_failure(entity, self.now, pause);
         let never = failure.shortfall.proof == Proof::NeverFits;
         if lacks_resources || lacks_later {
             self.queue.set_may_reserve(entity, false);
@@ -351,14 +353,18 @@ impl Engine {
         doubled(self.config.search_steps_initial, searches + 1).min(self.config.search_steps_max)
     }
 
+    /// Whether the search for a placement in this attempt is not completed, and goes on soon.
+    fn search_goes_on(&self, entity: Entity) -> bool {
+        self.cache.searches.goes_on() && self.queue.entry(entity).is_none_or(|entry| entry.searches < SLICES)
+    }
+
     fn search_retry_at(&mut self, entity: Entity) -> u64 {
+        let goes_on = self.search_goes_on(entity);
         let searches = self.queue.count_search(entity);
         let first = self.config.search_again_ms_initial;
-        let pause = match (self.cache.searches.goes_on(), searches.checked_sub(SLICES)) {
-            (true, None | Some(0)) => first / SLICES_PER_PAUSE,
-            (true, Some(further)) => doubled(first, further),
-            (false, _) => doubled(first, searches),
-        };
+        let kept = self.cache.searches.goes_on();
+        let number = if kept { searches.saturating_sub(SLICES) } else { searches };
+        let pause = if goes_on { first / SLICES_PER_PAUSE } else { doubled(first, number) };
         let pause = pause.min(self.config.search_again_ms_max);
         self.now.saturating_add(pause)
     }

@@ -60,7 +60,10 @@ fn evicted(seed: u64, nodes: usize) -> usize {
     observe(&mut engine, Observation::GroupSeen(gang("high", pods as u32, 100)));
     let whole = Arc::new(instance::plain_class([("cpu".to_owned(), 32_000), (GPU.to_owned(), 8)].into()));
     for number in 0..pods {
-        observe(&mut engine, Observation::PodSeen(PodSpec { priority: 100, ..member(&format!("high-{number}"), "high", &whole) }));
+        observe(
+            &mut engine,
+            Observation::PodSeen(PodSpec { priority: 100, ..member(&format!("high-{number}"), "high", &whole) }),
+        );
     }
     let mut commands = Vec::new();
     while engine.next_wakeup().is_some_and(|due| due == 0) {

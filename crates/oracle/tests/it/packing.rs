@@ -22,8 +22,8 @@ fn packing() -> Scoring {
     }
 }
 
-/// The number of nodes that sixteen pods with one GPU use, of sixteen nodes of eight, and of pods of a gang of eight times
-/// eight that are bound then.
+/// The number of nodes that sixteen pods with one GPU use, of sixteen nodes of eight, and of pods of a gang of eight
+/// times eight that are bound then.
 fn run(scoring: Scoring) -> (usize, usize) {
     let profiles = vec![Profile { scoring, ..Profile::default() }];
     let mut engine = Engine::new(Config { profiles, ..Config::default() }).expect("a valid configuration");

@@ -138,7 +138,10 @@ impl Profile {
             None => scoring(&self.scoring)?,
             Some(packing) if self.scoring == Scoring::default() => packing.scoring(),
             Some(Packing::Gpu) => {
-                return Err(ConfigError::field("packing", "gpu: it is a preset of scoring, which is set, too: use one"));
+                return Err(ConfigError::field(
+                    "packing",
+                    "gpu: it is a preset of scoring, which is set, too: use one",
+                ));
             }
         };
         scoring.validate().map_err(config_error)?;

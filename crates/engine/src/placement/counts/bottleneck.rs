@@ -24,7 +24,8 @@ pub(crate) fn bottleneck(problem: &Problem, mut steps: u64) -> Option<Bottleneck
         let part = steps / 2;
         let lists = Lists::new(&model, &mut steps);
         steps = steps.min(part);
-        let proof = prices::prove(&model, &lists, &prices::begins(&model, &super::climb::first_prices(&model)), &mut steps)?;
+        let proof =
+            prices::prove(&model, &lists, &prices::begins(&model, &super::climb::first_prices(&model)), &mut steps)?;
         let kinds = prices::needed_for(&model, &lists, proof, &mut steps);
         Some(Bottleneck::Mix { kinds })
     })
@@ -38,7 +39,8 @@ fn too_few_places(model: &Model) -> Option<Bottleneck> {
         let fit: i64 = kinds.iter().map(|kind| places(*kind).min(model.count[*kind])).sum();
         (model.need[group] - fit, kinds, fit, model.need[group])
     });
-    let (_, kinds, fit, need) = lacks.filter(|(lack, ..)| *lack > 0).max_by_key(|(lack, kinds, ..)| (*lack, kinds.clone()))?;
+    let (_, kinds, fit, need) =
+        lacks.filter(|(lack, ..)| *lack > 0).max_by_key(|(lack, kinds, ..)| (*lack, kinds.clone()))?;
     Some(Bottleneck::Kinds { kinds, fit: fit as u32, need: need as u32 })
 }
 
@@ -59,7 +61,8 @@ fn too_little(problem: &Problem, model: &Model) -> Option<Bottleneck> {
     };
     let lacking = (0..problem.dimensions()).map(of_dimension).filter(|(_, asked, usable)| asked > usable);
     let share = |asked: i64, usable: i64| i128::from(usable) * 1_000_000 / i128::from(asked.max(1));
-    let (dimension, asked, usable) = lacking.min_by_key(|(dimension, asked, usable)| (share(*asked, *usable), *dimension))?;
+    let (dimension, asked, usable) =
+        lacking.min_by_key(|(dimension, asked, usable)| (share(*asked, *usable), *dimension))?;
     Some(Bottleneck::Dimension { dimension, asked, usable })
 }
 

@@ -5,10 +5,10 @@
 //! what is missing rise. When little is missing, a few bins are chosen again together (`repair`).
 
 use super::Lists;
-use crate::placement::draws::Draws;
 use super::model::Model;
 use super::repair;
 use super::respond::{self, PRICE_MAX, Wish};
+use crate::placement::draws::Draws;
 
 /// The limit of steps for one response.
 const RESPONSE_STEPS: u64 = 400;

@@ -2,8 +2,8 @@
 //! completes.
 //!
 //! Patterns are dropped as soon as they are not enough even if all other bins hold as much as they can, of each
-//! requirement and of each dimension. Of equal bins, the later ones take no earlier patterns. The search goes on where it
-//! stopped.
+//! requirement and of each dimension. Of equal bins, the later ones take no earlier patterns. The search goes on where
+//! it stopped.
 
 use super::Lists;
 use super::model::Model;

@@ -1,8 +1,9 @@
 //! Search over counts: how many pods of each kind go to each node, instead of pod by pod.
 //!
 //! `model` reduces the numbers, `patterns` lists what a node can hold, `climb` looks for patterns that hold all pods
-//! together, `exact` tries all of them, `prices` proves that there is no solution, and `bottleneck` says why. The search is limited in steps and
-//! goes on where it stopped. Only integers; no knowledge of the cluster: `counted` makes problems of requests.
+//! together, `exact` tries all of them, `prices` proves that there is no solution, and `bottleneck` says why. The search
+//! is limited in steps and goes on where it stopped. Only integers; no knowledge of the cluster: `counted` makes problems
+//! of requests.
 
 mod bottleneck;
 mod climb;

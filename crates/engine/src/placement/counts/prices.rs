@@ -106,7 +106,9 @@ fn best_response(
     };
     if list.complete {
         *steps = steps.saturating_sub(list.len() as u64 / 2 + 1);
-        let worth = |pattern: &[u16]| -> i64 { pattern.iter().zip(prices).map(|(count, price)| i64::from(*count) * price).sum() };
+        let worth = |pattern: &[u16]| -> i64 {
+            pattern.iter().zip(prices).map(|(count, price)| i64::from(*count) * price).sum()
+        };
         let best = list.iter().max_by_key(|pattern| worth(pattern));
         return best.map_or(0, |best| {
             add(sums, best);

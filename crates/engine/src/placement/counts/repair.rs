@@ -2,8 +2,8 @@
 
 use super::Lists;
 use super::climb::add;
-use crate::placement::draws::Draws;
 use super::model::Model;
+use crate::placement::draws::Draws;
 
 /// The limit of steps for one attempt.
 const REPAIR_STEPS: u64 = 3000;

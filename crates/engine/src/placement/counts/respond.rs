@@ -2,8 +2,8 @@
 
 use std::cmp::Ordering;
 
-use crate::placement::draws::Draws;
 use super::model::Model;
+use crate::placement::draws::Draws;
 
 /// What is wanted of one bin, and at which prices.
 pub(super) struct Wish<'a> {
@@ -112,8 +112,7 @@ impl Branch<'_, '_> {
     fn bound(&self, at: usize, mut room: i64) -> i64 {
         let mut bound = 0_i64;
         for kind in &self.order[at..] {
-            let (price, size, wanted) =
-                (self.wish.prices[*kind], self.wish.model.size[*kind], self.wish.wanted[*kind]);
+            let (price, size, wanted) = (self.wish.prices[*kind], self.wish.model.size[*kind], self.wish.wanted[*kind]);
             let all = size.saturating_mul(wanted);
             if all > room {
                 let part = i128::from(price) * i128::from(room.max(0)) / i128::from(size) + 1;
