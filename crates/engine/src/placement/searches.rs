@@ -105,3 +105,56 @@ impl Kept {
         counts.collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::counts::{Bin, Kind};
+    use super::*;
+
+    /// Ten kinds on ten nodes, with a unit less than is needed somewhere: neither found nor proven in a few steps.
+    fn problem(less: i64) -> Problem {
+        let amounts = |at: i64| vec![17 * at % 29 + 3, 23 * at % 31 + 2];
+        let kinds: Vec<Kind> =
+            (1..=10).map(|at| Kind { amounts: amounts(at), count: 3 + at as u32 % 4, subset: 0 }).collect();
+        let sum =
+            |dimension: usize| kinds.iter().map(|kind| kind.amounts[dimension] * i64::from(kind.count)).sum::<i64>();
+        let bin = |at: i64| Bin {
+            free: vec![sum(0) / 10 + 3 - at % 3, sum(1) / 10 + 2 - if at == 0 { less } else { 0 }],
+            most: vec![u32::MAX; 10],
+        };
+        let needs = vec![kinds.iter().map(|kind| kind.count).sum()];
+        Problem { bins: (0..10).map(bin).collect(), kinds, needs }
+    }
+
+    fn nodes() -> Vec<NodeId> {
+        (0..10).map(NodeId).collect()
+    }
+
+    #[test]
+    fn only_what_is_not_completed_is_kept_and_goes_on_for_the_same_problem() {
+        let mut searches = Searches::new();
+        searches.begin_attempt();
+        assert_eq!(searches.run(&problem(0), &nodes(), 10).0, Outcome::Open);
+        assert!(searches.kept.is_empty() && !searches.goes_on(), "it was for a plan");
+        searches.keep(true);
+        searches.run(&problem(0), &nodes(), 10);
+        searches.run(&problem(1), &nodes(), 10);
+        assert!(searches.goes_on());
+        assert_eq!(searches.kept.len(), 1, "only a node has changed: the later search has followed the other one");
+        assert_eq!(searches.kept[0].problem, problem(1));
+        searches.begin_attempt();
+        assert!(!searches.goes_on());
+    }
+
+    #[test]
+    fn an_attempt_has_a_limit_and_every_search_a_minimum() {
+        let mut searches = Searches::new();
+        searches.begin_attempt();
+        let mut all = 0;
+        for number in 0..20 {
+            let (outcome, steps) = searches.run(&problem(number % 3), &nodes(), u64::MAX);
+            all += if outcome == Outcome::Open { steps } else { 0 };
+        }
+        assert!(all <= STEPS_OF_ATTEMPT + 20 * STEPS_MIN, "{all} steps");
+    }
+}

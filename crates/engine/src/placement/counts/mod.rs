@@ -163,3 +163,70 @@ impl Lists {
         &self.lists[self.index[bin]]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::placement::draws::Draws;
+
+    /// Bins that these counts fill completely, in three dimensions.
+    pub(crate) fn full(kinds: usize, bins: usize, of_bin: usize) -> Problem {
+        let mut draws = Draws::new();
+        let mut amounts = |_| (0..3).map(|_| 1 + draws.below(30) as i64).collect();
+        let mut all: Vec<Kind> = (0..kinds).map(|at| Kind { amounts: amounts(at), count: 0, subset: 0 }).collect();
+        let bins = (0..bins).map(|_| {
+            let mut free = vec![0; 3];
+            for _ in 0..of_bin {
+                let kind = &mut all[draws.below(kinds)];
+                kind.count += 1;
+                free.iter_mut().zip(&kind.amounts).for_each(|(free, amount)| *free += amount);
+            }
+            Bin { free, most: vec![u32::MAX; kinds] }
+        });
+        let bins = bins.collect();
+        let needs = vec![all.iter().map(|kind| kind.count).sum()];
+        Problem { kinds: all, bins, needs }
+    }
+
+    fn solve(problem: &Problem, slice: u64, slices: usize) -> Outcome {
+        let mut search = Search::new(problem, None);
+        let outcomes = (0..slices).map(|_| search.run(&mut slice.clone()));
+        outcomes.skip_while(|outcome| *outcome == Outcome::Open).next().unwrap_or(Outcome::Open)
+    }
+
+    #[test]
+    fn full_bins_are_filled_again_also_in_slices() {
+        for (kinds, bins, of_bin) in [(3, 5, 4), (8, 12, 5), (12, 30, 3)] {
+            let problem = full(kinds, bins, of_bin);
+            for slice in [1_000_000, 40_000] {
+                let Outcome::Found(counts) = solve(&problem, slice, 30) else { panic!("{kinds} kinds: not found") };
+                assert!(problem.is_solved_by(&counts), "{counts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_unit_less_is_proven_to_be_too_little() {
+        for (kinds, bins, of_bin) in [(3, 5, 4), (8, 12, 5), (12, 30, 3)] {
+            let mut problem = full(kinds, bins, of_bin);
+            problem.bins[bins / 2].free[1] -= 1;
+            assert_eq!(solve(&problem, 1_000_000, 1), Outcome::Impossible);
+        }
+    }
+
+    #[test]
+    fn minimums_of_subsets_are_met_by_any_of_their_pods() {
+        let kind = |amount, count, subset| Kind { amounts: vec![amount], count, subset };
+        let problem = |free: i64, needs: Vec<u32>| Problem {
+            kinds: vec![kind(5, 3, 0), kind(2, 1, 0), kind(3, 4, 1)],
+            bins: vec![Bin { free: vec![free], most: vec![9; 3] }; 2],
+            needs,
+        };
+        for (free, needs, fits) in [(7, vec![2, 2], true), (6, vec![2, 2], false), (8, vec![3, 2], false)] {
+            match solve(&problem(free, needs.clone()), 100_000, 1) {
+                Outcome::Found(counts) => assert!(fits && problem(free, needs).is_solved_by(&counts), "{counts:?}"),
+                outcome => assert!(!fits && outcome == Outcome::Impossible, "{free}, {needs:?}: {outcome:?}"),
+            }
+        }
+    }
+}

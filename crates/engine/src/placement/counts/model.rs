@@ -92,6 +92,12 @@ impl Model {
         self.problem.bins.len()
     }
 
+    /// Bins may leave anything unused.
+    pub(super) fn ignore_slack(&mut self) {
+        self.slack.fill(i64::MAX);
+        self.sums = Sums::new(&self.problem, &self.order, &[]);
+    }
+
     /// What all bins have of a dimension beyond the least that the needed pods use.
     fn slack_of(&self, dimension: usize) -> i64 {
         let free: i128 = self.problem.bins.iter().map(|bin| i128::from(bin.free[dimension])).sum();
