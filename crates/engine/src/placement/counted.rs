@@ -24,6 +24,10 @@ use crate::model::resources::PODS_PER_NODE_MAX;
 const PODS_MAX: usize = 20_000;
 const COUNTS_MAX: usize = 400_000;
 
+/// A search gets this part of the steps that are left for the attempt. There may be many domains.
+const SHARE: u64 = 2;
+const SHARE_OF_DOMAIN: u64 = 8;
+
 /// A problem, and what its kinds and bins stand for.
 pub(super) struct Counted {
     pub(super) problem: Problem,
@@ -45,7 +49,8 @@ pub(super) fn search(
     steps_max: u64,
 ) -> Option<Verdict> {
     let counted = Counted::new(transaction.cluster(), cache, request)?;
-    let (outcome, steps) = cache.searches.run(&counted.problem, &counted.nodes, steps_max);
+    let share = if request.within.is_some() { SHARE_OF_DOMAIN } else { SHARE };
+    let (outcome, steps) = cache.searches.run(&counted.problem, &counted.nodes, (steps_max, share));
     transaction.cluster().steps.add(usize::try_from(steps / STEPS_PER_EVALUATION).unwrap_or(usize::MAX));
     match outcome {
         Outcome::Found(counts) if counted.place(transaction, request, &counts) => {
@@ -113,12 +118,13 @@ impl Counted {
         if nodes.saturating_mul(lots.len()) > COUNTS_MAX {
             return None;
         }
-        let most = most_by_node(cluster, cache, request, &lots);
+        let most = most_by_node(cluster, cache, request, &lots, pods);
         let dimensions = Dimensions::of(&classes);
-        let mut merged: BTreeMap<(usize, Vec<i64>, Vec<u32>), Vec<usize>> = BTreeMap::new();
+        let mut merged: BTreeMap<(usize, Vec<i64>, Vec<u32>, Option<usize>), Vec<usize>> = BTreeMap::new();
         for (at, lot) in lots.iter().enumerate() {
             let by_node = most.values().map(|most| most[at]).collect();
-            let key = (request.lots[*lot].subset, dimensions.amounts(at, classes[at]), by_node);
+            let alone = (!adds_up(cluster, request.lots[*lot].class)).then_some(at);
+            let key = (request.lots[*lot].subset, dimensions.amounts(at, classes[at]), by_node, alone);
             merged.entry(key).or_default().push(*lot);
         }
         let mut kinds = Vec::new();
@@ -127,7 +133,7 @@ impl Counted {
             .map(|node| Bin { free: dimensions.free(cluster, *node, request.priority), most: Vec::new() })
             .collect();
         let mut of_kind = Vec::new();
-        for ((subset, amounts, by_node), lots) in merged {
+        for ((subset, amounts, by_node, _), lots) in merged {
             let count = lots.iter().map(|lot| request.lots[*lot].len() as u32).sum();
             kinds.push(Kind { amounts, count, subset });
             bins.iter_mut().zip(by_node).for_each(|(bin, most)| bin.most.push(most));
@@ -180,6 +186,7 @@ fn most_by_node(
     cache: &mut Cache,
     request: &PlacementRequest,
     lots: &[usize],
+    pods: usize,
 ) -> BTreeMap<NodeId, Vec<u32>> {
     let mut most: BTreeMap<NodeId, Vec<u32>> = BTreeMap::new();
     for (at, lot) in lots.iter().map(|lot| &request.lots[*lot]).enumerate() {
@@ -196,12 +203,22 @@ fn most_by_node(
             let view = filter::view(cluster, node, request.priority);
             let fit = copies(class, cluster.node(node), &view);
             if fit > 0 {
-                let fit = u32::try_from(fit).unwrap_or(u32::MAX).min(lot.len() as u32);
+                let fit = u32::try_from(fit).unwrap_or(u32::MAX).min(pods as u32);
                 most.entry(node).or_insert_with(|| vec![0; lots.len()])[at] = fit;
             }
         }
     }
     most
+}
+
+/// Whether only amounts limit how many pods of a class fit on a node: then others with equal amounts are of its kind.
+fn adds_up(cluster: &Cluster, class: ClassId) -> bool {
+    let pod_class = cluster.class(class);
+    let volumes_add_up = pod_class.storage.as_deref().is_none_or(|demand| {
+        demand.exclusive.is_empty() && demand.attached_shared.is_empty() && demand.unbound.is_empty()
+    });
+    let is_alone = !pod_class.spec.host_ports.is_empty() || !pod_class.spec.disks.is_empty();
+    volumes_add_up && !is_alone && !cluster.has_required_inter_pod_terms(class)
 }
 
 /// The bins and their nodes, without those for which there are as many equal ones as pods.

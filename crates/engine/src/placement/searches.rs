@@ -54,9 +54,10 @@ impl Searches {
         self.goes_on
     }
 
-    /// Searches for a solution, or goes on with it. Returns the number of steps, too.
-    pub(super) fn run(&mut self, problem: &Problem, nodes: &[NodeId], steps_max: u64) -> (Outcome, u64) {
-        let limit = steps_max.saturating_mul(STEPS_PER_STEP).min(self.left / 2).max(STEPS_MIN.min(steps_max));
+    /// Searches for a solution, or goes on with it, with a part of the steps that are left. Returns the number of steps,
+    /// too.
+    pub(super) fn run(&mut self, problem: &Problem, nodes: &[NodeId], (steps_max, part): (u64, u64)) -> (Outcome, u64) {
+        let limit = steps_max.saturating_mul(STEPS_PER_STEP).min(self.left / part).max(STEPS_MIN.min(steps_max));
         let mut search = self.take(problem, nodes);
         let mut left = limit;
         let outcome = search.run(&mut left);
@@ -134,11 +135,11 @@ mod tests {
     fn only_what_is_not_completed_is_kept_and_goes_on_for_the_same_problem() {
         let mut searches = Searches::new();
         searches.begin_attempt();
-        assert_eq!(searches.run(&problem(0), &nodes(), 10).0, Outcome::Open);
+        assert_eq!(searches.run(&problem(0), &nodes(), (10, 2)).0, Outcome::Open);
         assert!(searches.kept.is_empty() && !searches.goes_on(), "it was for a plan");
         searches.keep(true);
-        searches.run(&problem(0), &nodes(), 10);
-        searches.run(&problem(1), &nodes(), 10);
+        searches.run(&problem(0), &nodes(), (10, 2));
+        searches.run(&problem(1), &nodes(), (10, 2));
         assert!(searches.goes_on());
         assert_eq!(searches.kept.len(), 1, "only a node has changed: the later search has followed the other one");
         assert_eq!(searches.kept[0].problem, problem(1));
@@ -152,7 +153,7 @@ mod tests {
         searches.begin_attempt();
         let mut all = 0;
         for number in 0..20 {
-            let (outcome, steps) = searches.run(&problem(number % 3), &nodes(), u64::MAX);
+            let (outcome, steps) = searches.run(&problem(number % 3), &nodes(), (u64::MAX, 2));
             all += if outcome == Outcome::Open { steps } else { 0 };
         }
         assert!(all <= STEPS_OF_ATTEMPT + 20 * STEPS_MIN, "{all} steps");

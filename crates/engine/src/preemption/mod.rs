@@ -7,12 +7,13 @@
 //! set of them. `node` plans for a single pod, node by node like kube-scheduler. `planner` plans for a group: `improve`,
 //! `greedy_by_density` and `tabu` look for a cheap set of victims by `capacity_without_victims`, and `lower_bound`
 //! computes the least cost of any plan, which usually proves a plan optimal at once. Where it does not, `kep_5710` runs
-//! the algorithm of KEP-5710, `mixed` places groups of different pods, and `shrink` removes unnecessary victims, or
-//! enumerates all sets if there are few. The cheapest result wins, so a plan never costs more than that of KEP-5710.
+//! the algorithm of KEP-5710, `mixed` places groups of different pods, for which `by_lot` begins with the victims for
+//! some of them, and `shrink` removes unnecessary victims, or enumerates all sets if there are few. The cheapest result wins, so a plan never costs more than that of KEP-5710.
 //! `by_domain` compares the plans for the topology domains that a group may be in.
 
 mod budgets;
 mod by_domain;
+mod by_lot;
 mod capacity_without_victims;
 mod cost;
 mod declared_costs;

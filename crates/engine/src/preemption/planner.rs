@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Limits;
+use super::by_lot;
 use super::capacity_without_victims::CapacityWithoutVictims;
 use super::cost::Cost;
 use super::declared_costs::{self, Effort, Exchange};
@@ -195,14 +196,18 @@ impl Planner<'_, '_> {
 }
 
 /// The capacity for the minimums of a request for identical pods.
-fn capacity_for<'c>(cluster: &'c Cluster, cache: &mut Cache, request: &PlacementRequest) -> CapacityWithoutVictims<'c> {
+pub(super) fn capacity_for<'c>(
+    cluster: &'c Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+) -> CapacityWithoutVictims<'c> {
     let class = request.lots[0].class;
     let shape = (class, request.priority);
     CapacityWithoutVictims::new(cluster, cache, shape, request.within.as_ref(), request.needs_total())
 }
 
 /// Whether capacity adds up over nodes: identical pods without required inter-pod terms.
-fn capacity_is_additive(cluster: &Cluster, request: &PlacementRequest) -> bool {
+pub(super) fn capacity_is_additive(cluster: &Cluster, request: &PlacementRequest) -> bool {
     request.has_one_class() && !request.lots.iter().any(|lot| cluster.has_required_inter_pod_terms(lot.class))
 }
 
@@ -226,14 +231,19 @@ fn cheapest_found(
         let proven = Improvement { capacity: &mut capacity, input }.run(&mut best);
         Proven { least: proven.least || search(&mut capacity, input, limits, &mut best), ..proven }
     } else {
+        let of_lots = by_lot::sets(transaction.cluster(), cache, request, input, &best);
         let mut mixed = Mixed::new(transaction, cache, request, steps_max);
-        let mut taken = best.1.clone();
-        for unit in &taken {
-            mixed.remove(&units[*unit]);
+        for mut taken in std::iter::once(best.1.clone()).chain(of_lots) {
+            let mut fits = by_lot::complete(&mut mixed, input, &best.0, &mut taken);
+            if fits {
+                shrink::put_back(&mut mixed, units, &mut taken);
+                fits = mixed.fits();
+            }
+            mixed.restore_all();
+            if fits {
+                keep_cheaper(&mut best, costs, taken);
+            }
         }
-        shrink::put_back(&mut mixed, units, &mut taken);
-        mixed.restore_all();
-        keep_cheaper(&mut best, costs, taken);
         Proven { least: search(&mut mixed, input, limits, &mut best), groups_at_least: 0 }
     };
     Ok((best, proven))

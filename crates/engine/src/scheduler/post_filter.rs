@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::later_pods::Stage;
 use super::planning_view::{detach_left_volumes, remove_leaving_pods};
 use super::scheduling_cycle::{SetAside, view_for_group};
-use super::{Engine, PreemptionResult, min_resources};
+use super::{Engine, PreemptionGap, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
 use crate::cluster::pod::{Awaited, Pod};
@@ -423,6 +423,7 @@ impl Engine {
             }
         }
         let victims = self.victims(plan);
+        self.preemption_gap = PreemptionGap::of(&victims);
         self.queue.set_awaited_victims(entity, Some(Box::new(victims.clone())));
         victims
     }

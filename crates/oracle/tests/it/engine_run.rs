@@ -11,6 +11,7 @@ use muster_engine::model::pod::{Membership, PodName, PodSpec};
 use muster_engine::{Command, Config, Diagnosis, Engine, MemberVerdict, Observation, Report, Scoring, invariants};
 use muster_oracle::brute::{Lot, placeable};
 use muster_oracle::naive::{FailureReason, Naive};
+use muster_oracle::random::Random;
 
 /// A pending gang and its cluster.
 #[derive(Debug, Default)]
@@ -36,6 +37,18 @@ pub(crate) enum Outcome {
 impl Gang {
     pub(crate) fn pods(&self) -> u32 {
         self.lots.iter().map(|lot| lot.count).sum()
+    }
+
+    /// Makes two lots of one: the pods of the second have an image, which requires nothing.
+    pub(crate) fn split_a_lot(&mut self, random: &mut Random) {
+        let at = random.below(self.lots.len());
+        if self.lots[at].count > 1 {
+            let count = random.between(1, i64::from(self.lots[at].count) - 1) as u32;
+            self.lots[at].count -= count;
+            let mut class = self.lots[at].class.clone();
+            class.images = vec!["image".into()];
+            self.lots.push(Lot { class, subset: self.lots[at].subset, count });
+        }
     }
 
     /// All pods on nodes.

@@ -53,29 +53,28 @@ fn full_cluster(seed: u64, nodes: usize) -> Engine {
     engine
 }
 
-/// How many gangs are evicted for one that needs a tenth of the nodes empty.
-fn evicted(seed: u64, nodes: usize) -> usize {
+/// How many gangs are evicted for one that needs so many nodes empty, and has so many small pods besides.
+fn evicted(seed: u64, nodes: usize, (large, small): (usize, usize)) -> usize {
     let mut engine = full_cluster(seed, nodes);
-    let pods = nodes / 10;
-    observe(&mut engine, Observation::GroupSeen(gang("high", pods as u32, 100)));
+    observe(&mut engine, Observation::GroupSeen(gang("high", (large + small) as u32, 100)));
     let whole = Arc::new(instance::plain_class([("cpu".to_owned(), 32_000), (GPU.to_owned(), 8)].into()));
-    for number in 0..pods {
-        observe(
-            &mut engine,
-            Observation::PodSeen(PodSpec { priority: 100, ..member(&format!("high-{number}"), "high", &whole) }),
-        );
+    let little = Arc::new(instance::plain_class([("cpu".to_owned(), 2000)].into()));
+    let classes = std::iter::repeat_n(&whole, large).chain(std::iter::repeat_n(&little, small));
+    for (number, class) in classes.enumerate() {
+        let member = member(&format!("high-{number}"), "high", class);
+        observe(&mut engine, Observation::PodSeen(PodSpec { priority: 100, ..member }));
     }
     let mut commands = Vec::new();
     while engine.next_wakeup().is_some_and(|due| due == 0) {
         commands.extend(engine.decide(0));
     }
     let nominated = commands.iter().filter(|command| matches!(command, Command::Nominate { .. })).count();
-    assert_eq!(nominated, pods, "seed {seed}: not all pods are nominated");
+    assert_eq!(nominated, large + small, "seed {seed}: not all pods are nominated");
     commands.iter().filter(|command| matches!(command, Command::Evict { group: Some(_), .. })).count()
 }
 
 fn mean_in_tenths(seeds: u64, nodes: usize) -> usize {
-    let counts: Vec<usize> = (0..seeds).map(|seed| evicted(seed, nodes)).collect();
+    let counts: Vec<usize> = (0..seeds).map(|seed| evicted(seed, nodes, (nodes / 10, 0))).collect();
     println!("mingled gangs evicted on {nodes} nodes: {counts:?}");
     counts.iter().sum::<usize>() * 10 / counts.len()
 }
@@ -90,4 +89,14 @@ fn few_mingled_gangs_are_evicted() {
 fn few_of_many_mingled_gangs_are_evicted() {
     let mean = mean_in_tenths(2, 5000);
     assert!(mean <= 6250, "the mean is {mean} tenths");
+}
+
+/// A driver beside the workers changes nothing about which gangs are in the way.
+#[test]
+fn mixed_gangs_evict_as_few() {
+    for seed in 0..3 {
+        let (like, mixed) = (evicted(seed, 150, (15, 0)), evicted(seed, 150, (15, 4)));
+        println!("mingled gangs evicted on 150 nodes: {like}, and {mixed} for a mixed gang");
+        assert!(mixed <= like + 1, "seed {seed}: {mixed} instead of {like}");
+    }
 }

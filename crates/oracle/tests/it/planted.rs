@@ -25,7 +25,11 @@ impl From<Planted> for Gang {
 fn shares(size: Size, cut: Cut, seeds: u64) -> (u32, u32, u32) {
     let (mut first, mut in_time, mut all) = (0, 0, 0);
     for_each_seed(seeds, |seed| {
-        let gang = Gang::from(planted(&mut Random::new(seed), size, cut));
+        let random = &mut Random::new(seed);
+        let mut gang = Gang::from(planted(random, size, cut));
+        if random.chance(20) {
+            gang.split_a_lot(random);
+        }
         all += 1;
         match gang.run_until(TEN_MINUTES_MS) {
             Some((at, bound)) => {
@@ -79,7 +83,10 @@ fn proofs_about_planted_groups_are_true() {
         let Planted { nodes, occupied, lots, needs } = &planted;
         let Some(fits) = by_counts::placeable(nodes, occupied, lots, needs, 300_000) else { return };
         *(if fits { &mut possible } else { &mut impossible }) += 1;
-        let gang = Gang::from(planted);
+        let mut gang = Gang::from(planted);
+        if random.chance(50) {
+            gang.split_a_lot(random);
+        }
         match gang.run() {
             Outcome::Placed(bound) => {
                 assert!(fits, "placed what cannot be placed");
