@@ -18,14 +18,12 @@ pub(crate) enum Bottleneck {
 }
 
 /// The bottleneck, if one is found in so many steps.
-pub(crate) fn bottleneck(problem: &Problem, mut steps: u64) -> Option<Bottleneck> {
-    let mut model = Model::new(problem);
+pub(crate) fn bottleneck(problem: &Problem, given: u64) -> Option<Bottleneck> {
+    let (mut model, mut steps) = (Model::new(problem), given);
     too_few_places(&model).or_else(|| too_little(problem, &model)).or_else(|| {
         // The proof is to be about the kinds that it names alone, whatever is left unused because of the others.
         model.ignore_slack();
-        let part = steps / 2;
-        let lists = Lists::new(&model, &mut steps);
-        steps = steps.min(part);
+        let lists = super::within(&mut steps, given / 2, |left| Lists::new(&model, left));
         let proof =
             prices::prove(&model, &lists, &prices::begins(&model, &super::climb::first_prices(&model)), &mut steps)?;
         let kinds = prices::needed_for(&model, &lists, proof, &mut steps);

@@ -70,6 +70,8 @@ struct Lists {
     /// By bin: the index of its list.
     index: Vec<usize>,
     lists: Vec<Patterns>,
+    /// The steps that could be used for them.
+    given: u64,
 }
 
 impl Search {
@@ -97,8 +99,9 @@ impl Search {
         if model.kinds == 0 || model.need.iter().all(|need| *need == 0) {
             return Outcome::Found(model.counts(&vec![0; model.bins() * model.kinds]));
         }
-        if self.lists.is_none() {
-            let lists = Lists::new(model, steps);
+        let given = LIST_STEPS.min(*steps / 2);
+        if self.lists.as_ref().is_none_or(|lists| lists.may_be_longer(given)) {
+            let lists = within(steps, given, |left| Lists::new(model, left));
             self.exact = Exact::new(model, &lists);
             self.lists = Some(lists);
         }
@@ -137,26 +140,29 @@ impl Lists {
     fn new(model: &Model, steps: &mut u64) -> Self {
         let mut lists: Vec<Patterns> = Vec::new();
         let mut index = Vec::with_capacity(model.bins());
-        let (mut left, mut listed) = (LIST_STEPS.min(*steps / 2), 0);
-        *steps -= left;
+        let (given, mut listed) = (*steps, 0);
         let different = model.like.iter().enumerate().filter(|(bin, like)| bin == *like).count() as u64;
-        let of_bin = (left / 2 / different.max(1)).max(LIST_STEPS_OF_BIN);
+        let of_bin = (given / 2 / different.max(1)).max(LIST_STEPS_OF_BIN);
         for (bin, like) in model.like.iter().enumerate() {
             if *like < bin {
                 index.push(index[*like]);
                 continue;
             }
-            let limit = if listed > LISTED_MAX { 0 } else { of_bin.min(left) };
+            let limit = if listed > LISTED_MAX { 0 } else { of_bin.min(*steps) };
             let mut own = limit;
             let list = patterns::list(model, bin, &mut own);
-            left -= limit - own;
+            *steps -= limit - own;
             listed += list.len() * model.kinds;
             index.push(lists.len());
             // An incomplete list is of no use: it would be biased.
             lists.push(if list.complete { list } else { Patterns::default() });
         }
-        *steps += left;
-        Self { index, lists }
+        Self { index, lists, given }
+    }
+
+    /// Whether lists that are not complete may be with so many steps.
+    fn may_be_longer(&self, steps: u64) -> bool {
+        steps / 4 > self.given && self.lists.iter().any(|list| !list.complete)
     }
 
     fn of(&self, bin: usize) -> &Patterns {
