@@ -2,6 +2,7 @@
 //! which nodes decides how many must go.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use muster_engine::model::class::ClassSpec;
 use muster_engine::model::group::{DisruptionMode, GroupKey, GroupPriority, GroupSpec};
@@ -64,10 +65,11 @@ fn evicted(seed: u64, nodes: usize, (large, small): (usize, usize)) -> usize {
         let member = member(&format!("high-{number}"), "high", class);
         observe(&mut engine, Observation::PodSeen(PodSpec { priority: 100, ..member }));
     }
-    let mut commands = Vec::new();
+    let (mut commands, begin) = (Vec::new(), Instant::now());
     while engine.next_wakeup().is_some_and(|due| due == 0) {
         commands.extend(engine.decide(0));
     }
+    println!("{nodes} nodes, seed {seed}: planned in {} ms", begin.elapsed().as_millis());
     let nominated = commands.iter().filter(|command| matches!(command, Command::Nominate { .. })).count();
     assert_eq!(nominated, large + small, "seed {seed}: not all pods are nominated");
     commands.iter().filter(|command| matches!(command, Command::Evict { group: Some(_), .. })).count()

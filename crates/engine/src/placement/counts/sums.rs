@@ -39,7 +39,10 @@ impl Sums {
     /// The largest sum up to a limit.
     pub(super) fn largest(&self, dimension: usize, limit: i64) -> i64 {
         let Some(all) = self.by_dimension[dimension].first() else { return limit };
-        (0..=limit).rev().find(|sum| all[*sum as usize / 64] & (1 << (sum % 64)) != 0).unwrap_or(0)
+        let (word, bit) = (limit as usize / 64, limit as usize % 64);
+        let up_to = |at: usize| if at == word { all[at] & (u64::MAX >> (63 - bit)) } else { all[at] };
+        let highest = (0..=word).rev().find(|at| up_to(*at) != 0).unwrap_or(0);
+        (highest * 64 + up_to(highest).checked_ilog2().unwrap_or(0) as usize) as i64
     }
 
     /// Whether the kinds from a position on may use all of what is free except the slack, in each dimension.
