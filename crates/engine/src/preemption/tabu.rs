@@ -19,11 +19,13 @@ const ENTRIES_MAX: usize = 1 << 20;
 const UNITS_MAX: usize = 20_000;
 /// The number of steps: a fixed part, and a part for each unit.
 const STEPS: usize = 3000;
-const STEPS_OF_UNIT: usize = 12;
-const STEPS_MAX: usize = 40_000;
+const STEPS_OF_UNIT: usize = 4;
+const STEPS_MAX: usize = 20_000;
 /// The credit of room for one pod; that of a part of it is less by half for every twelfth that is missing.
 const CREDIT: i32 = 4096;
 const HALVINGS: i64 = 12;
+/// The price of the heaviest units.
+const PRICE_MAX: i64 = 64;
 
 /// Looks for a cheaper plan than the best one, all units present before and after. Returns whether it did.
 pub(super) fn search(
@@ -102,15 +104,24 @@ impl Nodes {
             return;
         }
         let (first, number) = (self.gains.len(), self.nodes.len());
-        for set in 0..1_usize << by_unit.len() {
-            let mut load = capacity.load(index).clone();
-            for pods in by_unit.iter().enumerate().filter(|(bit, _)| set & (1 << bit) != 0).map(|(_, pods)| pods) {
-                pods.iter().for_each(|pod| load.sub(pod.class));
+        let entries = 1_usize << by_unit.len();
+        self.gains.resize(first + entries, 0);
+        self.credits.resize(first + entries, 0);
+        let mut load = capacity.load(index).clone();
+        let now = capacity.copies(index);
+        for step in 0..entries {
+            // One unit after the other leaves or returns, so that every set comes up once.
+            let set = step ^ (step >> 1);
+            if step > 0 {
+                let bit = step.trailing_zeros() as usize;
+                let leaves = set & (1 << bit) != 0;
+                by_unit[bit].iter().for_each(|pod| if leaves { load.sub(pod.class) } else { load.add(pod.class) });
             }
-            let gain = (capacity.copies_with(index, &load) - capacity.copies(index)).clamp(0, 1 << 12) as i32;
-            self.gains.push(gain);
-            let part = capacity.part_of_one_more(index, &load, HALVINGS);
-            self.credits.push(gain * CREDIT + (CREDIT >> (HALVINGS - part)));
+            let copies = capacity.copies_with(index, &load);
+            let gain = (copies - now).clamp(0, 1 << 12) as i32;
+            let part = capacity.part_of_one_more(index, &load, copies, HALVINGS);
+            self.gains[first + set] = gain;
+            self.credits[first + set] = gain * CREDIT + (CREDIT >> (HALVINGS - part));
         }
         for (bit, pods) in by_unit.iter().enumerate() {
             self.places[pods[0].unit].push((number, bit));
@@ -146,7 +157,7 @@ impl Tabu {
         let units = input.units.len();
         let weights: Vec<i64> = (0..units).map(|unit| input.costs.unit(unit).weight.max(1)).collect();
         let heaviest = allowed.iter().map(|unit| weights[*unit]).max().unwrap_or(1);
-        let price = |weight: &i64| (i128::from(*weight) * 64 / i128::from(heaviest)).max(1) as i64;
+        let price = |weight: &i64| (i128::from(*weight) * i128::from(PRICE_MAX) / i128::from(heaviest)).max(1) as i64;
         // What may not be evicted is taken as nothing: it is on no node.
         let mut tabu = Self {
             sets: vec![0; nodes.nodes.len()],
@@ -270,7 +281,8 @@ impl Tabu {
         if step < self.until[unit] {
             return;
         }
-        let by_price = self.changes[unit] * 64 / self.prices[unit];
+        let (change, price) = (self.changes[unit], self.prices[unit]);
+        let by_price = if price == PRICE_MAX { change } else { change * PRICE_MAX / price };
         let taken = self.taken[unit];
         self.to_add[unit] = if taken { i64::MIN } else { by_price };
         self.to_put_back[unit] = if taken { -by_price } else { i64::MAX };
