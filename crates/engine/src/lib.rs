@@ -62,7 +62,8 @@ pub use model::plugin::{FilterName, ScoreName};
 pub use model::subject::Subject;
 pub use observation::{BindOutcome, DeleteOutcome, Observation};
 pub use scheduler::{
-    Engine, GroupState, NodeEvaluation, NodeVerdict, Pending, PendingCount, PreemptionResult, VolumeEvent,
+    Engine, GroupState, NodeEvaluation, NodeVerdict, Pending, PendingCount, PreemptionGap, PreemptionResult,
+    VolumeEvent,
 };
 pub use validation_error::ValidationError;
 pub use view::{GroupView, NodeView, PodView};

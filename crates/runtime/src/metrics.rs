@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::model::topology::RankDistance;
-use muster_engine::{GroupState, PreemptionResult};
+use muster_engine::{GroupState, PreemptionGap, PreemptionResult};
 use muster_reflector::WatchAges;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -132,6 +132,7 @@ struct Inner {
     groups: Gauges<1>,
     volume_wait_seconds: Histograms<1>,
     volume_refusals: Counters<1>,
+    preemption_gap: Histogram,
     rank_distance: Histogram,
     batch_seconds: Histogram,
 }
@@ -150,6 +151,10 @@ fn sli_buckets() -> Histogram {
 
 fn volume_buckets() -> Histogram {
     Histogram::new(exponential_buckets(0.1, 2.0, 14))
+}
+
+fn gap_buckets() -> Histogram {
+    Histogram::new([0.0, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0])
 }
 
 fn rank_buckets() -> Histogram {
@@ -328,6 +333,12 @@ impl Inner {
                 "Claims whose volume failed after their pod was placed, by provisioner",
                 Counters::default(),
             ),
+            preemption_gap: register(
+                r,
+                "muster_preemption_gap_ratio",
+                "Share of the groups in a preemption plan that are evicted whole and not proven to be necessary",
+                gap_buckets(),
+            ),
             rank_distance: register(
                 r,
                 "muster_rank_distance",
@@ -387,6 +398,12 @@ impl Metrics {
             Entity::Pod => self.inner.preemption_attempts.inc(),
             Entity::Group => self.inner.group_preemption_attempts.get_or_create(&[("result", result.into())]).inc(),
         };
+    }
+
+    /// A plan evicts whole groups.
+    pub fn preemption_gap(&self, gap: PreemptionGap) {
+        let beyond = gap.groups.saturating_sub(gap.at_least);
+        self.inner.preemption_gap.observe(f64::from(beyond) / f64::from(gap.groups.max(1)));
     }
 
     /// A group with topology levels was placed.
@@ -550,6 +567,7 @@ mod tests {
         metrics.volumes_waited(false, MS);
         metrics.volume_failed("csi.example");
         metrics.volume_failed("");
+        metrics.preemption_gap(PreemptionGap { groups: 50, at_least: 49 });
         metrics.ranks_placed(RankDistance { pairs: 4, levels: 3 });
         metrics.batch(MS);
         let text = metrics.clone().render();
@@ -590,6 +608,7 @@ mod tests {
             r#"muster_volume_wait_seconds_count{result="given_up"} 1"#,
             r#"muster_volume_refusals_total{provisioner="csi.example"} 1"#,
             r#"muster_volume_refusals_total{provisioner="none"} 1"#,
+            r#"muster_preemption_gap_ratio_bucket{le="0.02"} 1"#,
             r#"muster_rank_distance_bucket{le="0.75"} 1"#,
             "muster_decision_batch_duration_seconds_count 1",
         ] {

@@ -300,6 +300,9 @@ impl SchedulingLoop {
         if let Some(preemption) = attempt.preemption {
             self.instruments.metrics.preemption_attempt(entity, preemption);
         }
+        if let Some(gap) = attempt.preemption_gap {
+            self.instruments.metrics.preemption_gap(gap);
+        }
         if let Some(distance) = attempt.rank_distance {
             self.instruments.metrics.ranks_placed(distance);
         }

@@ -320,10 +320,53 @@ pub struct Shortfall {
     /// The domain that came closest, if the members have to share one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<Box<DomainGap>>,
+    /// What alone shows that members of different kinds do not fit together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bottleneck: Option<Box<Bottleneck>>,
     /// How certain this is.
     pub proof: Proof,
     /// Why there was no preemption.
     pub preemption: Preemption,
+}
+
+/// What alone shows that the needed members of a group do not fit, wherever they are placed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bottleneck {
+    /// Members of some kinds fit fewer times than they are needed, even without the others.
+    Places {
+        /// What these members request, at most [`KINDS_MAX`].
+        kinds: Vec<MemberKind>,
+        /// How many of them fit.
+        fit: u32,
+        /// How many of them are needed.
+        need: u32,
+    },
+    /// They request more of a resource than can be used: what is left on a node beside pods that fit there does not
+    /// count.
+    Resource {
+        /// The resource.
+        resource: String,
+        /// What they request, in base units.
+        asked: i64,
+        /// What they can use of it on the nodes that they may use.
+        usable: i64,
+    },
+    /// Members of these kinds do not fit together, for more than one resource.
+    Mix {
+        /// What these members request, at most [`KINDS_MAX`].
+        kinds: Vec<MemberKind>,
+        /// How many kinds there are.
+        count: u32,
+    },
+}
+
+/// What a member requests.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberKind {
+    /// Its subset; empty if the group has none.
+    pub subset: String,
+    /// Resources with amounts in base units.
+    pub requests: Vec<(String, i64)>,
 }
 
 /// The topology domain in which the most members of a group fit.
@@ -429,6 +472,9 @@ pub struct Victims {
     pub examples: Vec<String>,
     /// It is proven that no cheaper set of victims exists.
     pub proven: bool,
+    /// At least so many groups must be evicted whole, as far as that is proven.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub groups_at_least: u32,
     /// When the grace period of the last of them ends, if known.
     #[serde(rename = "gone_by_ms")]
     pub grace_period_ends_ms: Option<u64>,
@@ -451,6 +497,7 @@ impl Victims {
         let room = EXAMPLES_MAX.saturating_sub(self.examples.len());
         self.examples.extend(more.examples.iter().take(room).cloned());
         self.proven &= more.proven;
+        self.groups_at_least = self.groups_at_least.max(more.groups_at_least);
         self
     }
 }

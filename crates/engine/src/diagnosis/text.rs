@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, Preemption, Proof, Rejection, ResourceGap,
-    Shortfall, TiedClaim, Victims, Waiting,
+    Bottleneck, Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, MemberKind, Preemption, Proof,
+    Rejection, ResourceGap, Shortfall, TiedClaim, Victims, Waiting,
 };
 use crate::model::pod::RefusalKind;
 
@@ -194,6 +194,9 @@ impl Display for Shortfall {
         if let Some(domain) = &self.domain {
             write!(f, " {domain}")?;
         }
+        if let Some(bottleneck) = &self.bottleneck {
+            write!(f, " {bottleneck}")?;
+        }
         if let Some(ResourceGap { resource, asked, taken, left, owed }) = &self.gap {
             let text = |amount: i64| amount_text(resource, amount);
             write!(f, " Its minResources ask for {} {resource}: ", text(*asked))?;
@@ -229,6 +232,42 @@ impl Display for Shortfall {
             }
         }
         write!(f, "{}", self.preemption)
+    }
+}
+
+impl Display for MemberKind {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str("pods")?;
+        if !self.subset.is_empty() {
+            write!(f, " of subset {}", self.subset)?;
+        }
+        let amount = |(resource, amount): &(String, i64)| format!("{} {resource}", amount_text(resource, *amount));
+        let requests: Vec<String> = self.requests.iter().map(amount).collect();
+        if requests.is_empty() { Ok(()) } else { write!(f, " with {}", requests.join(" and ")) }
+    }
+}
+
+impl Display for Bottleneck {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let list = |kinds: &[MemberKind]| kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        match self {
+            Self::Places { kinds, fit, need } => {
+                write!(
+                    f,
+                    "Bottleneck: {} fit {fit} times, {need} are needed; no mix of nodes changes that.",
+                    list(kinds)
+                )
+            }
+            Self::Resource { resource, asked, usable } => {
+                let text = |amount: i64| amount_text(resource, amount);
+                let (asked, usable) = (text(*asked), text(*usable));
+                write!(f, "Bottleneck: its pods need {asked} {resource}, and can use {usable} on the nodes together.")
+            }
+            Self::Mix { kinds, count } => {
+                let more = if *count as usize > kinds.len() { " and more" } else { "" };
+                write!(f, "Bottleneck: {}{more} do not fit together; no mix of nodes changes that.", list(kinds))
+            }
+        }
     }
 }
 
@@ -278,6 +317,8 @@ impl Display for Victims {
         }
         if self.proven && self.evicted > 0 {
             f.write_str(" No cheaper choice exists.")?;
+        } else if self.groups_at_least > 0 && self.groups > 1 {
+            write!(f, " Of {} whole groups, at least {} must go in any case.", self.groups, self.groups_at_least)?;
         }
         if let Some(within_ms) = self.within_ms.filter(|_| self.overdue.is_empty()) {
             write!(f, " The last of them was given {} s to leave.", within_ms.div_ceil(1000))?;
@@ -452,6 +493,7 @@ mod tests {
             gap: None,
             later: None,
             domain: None,
+            bottleneck: None,
             proof: Proof::NotFound { steps: 9, alike: false },
             preemption: Preemption::NotTried,
         };
@@ -473,6 +515,27 @@ mod tests {
         let text = shortfall.to_string();
         let gap = "Its minResources ask for 8 cpu: these pods take 2, and 500m are left for the others on the";
         assert!(text.contains(gap), "{text}");
+    }
+
+    #[test]
+    fn bottlenecks_name_what_is_too_little() {
+        let kind = |subset: &str, gpus| MemberKind {
+            subset: subset.to_owned(),
+            requests: vec![("nvidia.com/gpu".to_owned(), gpus)],
+        };
+        let places = Bottleneck::Places { kinds: vec![kind("", 8)], fit: 12, need: 14 };
+        assert_eq!(
+            places.to_string(),
+            "Bottleneck: pods with 8 nvidia.com/gpu fit 12 times, 14 are needed; no mix of nodes changes that."
+        );
+        let resource = Bottleneck::Resource { resource: "cpu".into(), asked: 9000, usable: 8500 };
+        assert_eq!(resource.to_string(), "Bottleneck: its pods need 9 cpu, and can use 8500m on the nodes together.");
+        let mix = Bottleneck::Mix { kinds: vec![kind("ps", 1), kind("worker", 4)], count: 3 };
+        assert_eq!(
+            mix.to_string(),
+            "Bottleneck: pods of subset ps with 1 nvidia.com/gpu, pods of subset worker with 4 nvidia.com/gpu and more \
+             do not fit together; no mix of nodes changes that."
+        );
     }
 
     #[test]

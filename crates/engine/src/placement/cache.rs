@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::candidates::Candidates;
 use super::domains::{Rooms, Tree};
+use super::searches::Searches;
 use super::within::{BestWithin, Within};
 use crate::cluster::Cluster;
 use crate::cluster::journal::Touch;
@@ -33,11 +34,19 @@ pub(crate) struct Cache {
     rooms: Vec<Rooms>,
     /// Least recently used first.
     orders: Vec<BestWithin>,
+    pub(crate) searches: Searches,
 }
 
 impl Cache {
     pub(crate) fn new(scorers: Vec<Scorer>) -> Self {
-        Self { scorers, kept: Vec::new(), trees: Vec::new(), rooms: Vec::new(), orders: Vec::new() }
+        Self {
+            scorers,
+            kept: Vec::new(),
+            trees: Vec::new(),
+            rooms: Vec::new(),
+            orders: Vec::new(),
+            searches: Searches::new(),
+        }
     }
 
     /// The candidates of a class, up to date.

@@ -1,9 +1,11 @@
 //! Placement: finds a node for each of a set of pods, or proves that there is no placement.
 //!
-//! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, `bounds`
-//! proves that there cannot be enough room, and `search` looks further for groups of different pods within a limit of
-//! steps. The result is one of three: placed, impossible, or not found within the limit. For a group with a topology
-//! constraint, `domains` chooses the domains to keep to.
+//! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, and `bounds`
+//! proves that there cannot be enough room. For groups of different pods, `counted` makes a problem of counts of the
+//! request, for which `counts` searches, and `searches` keeps what is not completed; where that is not enough, because
+//! nodes depend on each other, `search` looks pod by pod. All of it is limited in steps. The result is one of three:
+//! placed, impossible, or not found within the limit. For a group with a topology constraint, `domains` chooses the
+//! domains to keep to.
 //!
 //! For pods with equal requirements (`requirements`) the first greedy pass is exact: what fits on one node does not
 //! depend on the others, so it places as many as possible. With inter-pod terms, `affinity_placement` tells whether
@@ -14,13 +16,17 @@ mod bounds;
 pub(crate) mod cache;
 mod candidate;
 mod candidates;
+mod counted;
+mod counts;
 pub(crate) mod domains;
+pub(crate) mod draws;
 mod greedy;
 mod independent_ranking;
 mod node_equivalence;
 mod request;
 mod requirements;
 mod search;
+mod searches;
 mod tournament;
 mod within;
 
@@ -28,6 +34,7 @@ use crate::cluster::transaction::Transaction;
 use crate::model::ids::ClassId;
 pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
+pub(crate) use counted::{Scarcity, scarcity};
 pub(crate) use request::{Lot, PlacementRequest, TopologyRequest, Verdict};
 pub(crate) use within::Within;
 
@@ -73,6 +80,9 @@ fn place_freely(
         || affinity_placement::place_in_one_domain(transaction, cache, request, &easiest_first)
     {
         return Verdict::Placed;
+    }
+    if let Some(verdict) = counted::search(transaction, cache, request, steps_max) {
+        return verdict;
     }
     let outcome = search::search(transaction, cache, request, &order, steps_max);
     if outcome == Verdict::Placed {

@@ -45,7 +45,11 @@ pub(super) fn cheapest(
         }
     }
     match best {
-        Some(best) => Ok(Plan { proven, ..best }),
+        // Other domains may need fewer groups.
+        Some(best) => {
+            let groups_at_least = if all == 1 || proven { best.groups_at_least } else { 0 };
+            Ok(Plan { proven, groups_at_least, ..best })
+        }
         None if all > DOMAINS_MAX => Err(NoPlan::NotFound),
         None => Err(why),
     }

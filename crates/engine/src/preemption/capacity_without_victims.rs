@@ -153,6 +153,26 @@ impl<'a> CapacityWithoutVictims<'a> {
         missing
     }
 
+    /// How many of so many parts of what one more pod needs would be free on the node with this load, on which `copies`
+    /// fit.
+    pub(crate) fn part_of_one_more(&self, index: usize, load: &Load, copies: i64, parts: i64) -> i64 {
+        let node = self.cluster.node(self.nodes[index].node);
+        let view = View {
+            load: Cow::Borrowed(load),
+            cluster: self.cluster,
+            node: self.nodes[index].node,
+            blocked_by_reservation: false,
+            inter_pod: None,
+        };
+        let missing = filter::resources::missing_for(self.class, node, &view, copies + 1);
+        let of_one = |resource: Option<ResourceId>| resource.map_or(1, |resource| self.class.requests.get(resource));
+        let part = |(resource, missing): &(Option<ResourceId>, i64)| {
+            let whole = of_one(*resource).max(1);
+            (i128::from(parts) * i128::from((whole - missing).max(0)) / i128::from(whole)) as i64
+        };
+        missing.iter().map(part).min().unwrap_or(0)
+    }
+
     /// The load of the node at this index.
     pub(crate) fn load(&self, index: usize) -> &Load {
         &self.nodes[index].load

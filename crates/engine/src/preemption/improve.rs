@@ -1,4 +1,4 @@
-//! Looks for a cheaper plan for identical pods: greedy by density, then swaps.
+//! Looks for a cheaper plan for identical pods: greedy by density, then a tabu search, or swaps if that is too large.
 //!
 //! It evicts no unit above the lowest sufficient priority, and at first no unit that would violate a budget.
 
@@ -11,6 +11,7 @@ use super::greedy_by_density::GreedyByDensity;
 use super::lower_bound::LowerBound;
 use super::plan::PlanInput;
 use super::shrink;
+use super::tabu;
 
 /// The maximum number of units of a plan to try to swap for cheaper ones.
 const SWAPS_MAX: usize = 64;
@@ -21,6 +22,21 @@ const SWAP_PODS_MAX: usize = 40_000;
 pub(crate) struct Improvement<'i, 'a> {
     pub(crate) capacity: &'i mut CapacityWithoutVictims<'a>,
     pub(crate) input: PlanInput<'i>,
+}
+
+/// What is proven about a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Proven {
+    /// No plan is cheaper.
+    pub(crate) least: bool,
+    /// Every plan without victims of a higher priority evicts at least so many groups whole.
+    pub(crate) groups_at_least: u32,
+}
+
+impl Proven {
+    fn least(cost: &Cost) -> Self {
+        Self { least: true, groups_at_least: cost.groups }
+    }
 }
 
 /// Keeps the cheaper of two plans; the earlier one among equals.
@@ -65,11 +81,11 @@ impl<'a> Improvement<'_, 'a> {
         highest
     }
 
-    /// Improves the best plan if possible. Returns whether it is proven optimal.
-    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> bool {
+    /// Improves the best plan if possible. Returns what is proven about it.
+    pub(crate) fn run(&mut self, best: &mut (Cost, Vec<usize>)) -> Proven {
         let mut lower_bound = None;
         if self.is_least(best, &mut lower_bound) {
-            return true;
+            return Proven::least(&best.0);
         }
         for respect_budgets in [true, false] {
             if let Some(taken) = self.plan_within(&[], best.0.highest, respect_budgets, None) {
@@ -83,10 +99,18 @@ impl<'a> Improvement<'_, 'a> {
             keep_cheaper(best, self.input.costs, taken);
         }
         if self.is_least(best, &mut lower_bound) {
-            return true;
+            return Proven::least(&best.0);
         }
-        self.swap(best);
-        self.is_least(best, &mut lower_bound)
+        if !tabu::search(self.capacity, self.input, best) {
+            self.swap(best);
+        }
+        if self.is_least(best, &mut lower_bound) {
+            return Proven::least(&best.0);
+        }
+        let groups_at_least = lower_bound.map_or(0, |mut lower_bound| {
+            lower_bound.groups_at_least(self.capacity, self.input.units, self.input.costs)
+        });
+        Proven { least: false, groups_at_least }
     }
 
     /// Whether the best plan is proven optimal. The lower bound is kept for the next call.

@@ -68,14 +68,41 @@ impl<'a> LowerBound<'a> {
         if !self.is_for(cost) || !self.needed || cost.pdb_violations > 0 {
             return false;
         }
-        SUMS.iter().enumerate().all(|(at, sum)| {
-            if self.least.len() <= at {
-                self.least.push(self.nodes.at_least(capacity, units, costs, sum));
-            }
-            self.least[at].is_some_and(|least| least >= (sum.of_plan)(cost))
-        })
+        SUMS.iter()
+            .enumerate()
+            .all(|(at, sum)| self.least(capacity, units, costs, at).is_some_and(|least| least >= (sum.of_plan)(cost)))
+    }
+
+    /// The least number of groups that any plan without victims above that priority evicts whole. All units are
+    /// present.
+    pub(crate) fn groups_at_least(
+        &mut self,
+        capacity: &CapacityWithoutVictims<'_>,
+        units: &[VictimUnit],
+        costs: &CostModel,
+    ) -> u32 {
+        let least = self.least(capacity, units, costs, GROUPS).unwrap_or(0);
+        u32::try_from(least).unwrap_or(0)
+    }
+
+    /// The lower bound of the sum at this position.
+    fn least(
+        &mut self,
+        capacity: &CapacityWithoutVictims<'_>,
+        units: &[VictimUnit],
+        costs: &CostModel,
+        at: usize,
+    ) -> Option<i128> {
+        while self.least.len() <= at {
+            let sum = &SUMS[self.least.len()];
+            self.least.push(self.nodes.at_least(capacity, units, costs, sum));
+        }
+        self.least[at]
     }
 }
+
+/// The position of the number of groups among the sums.
+const GROUPS: usize = 1;
 
 /// Whether all pods fit without these units.
 fn is_enough<'u>(

@@ -3,16 +3,17 @@
 //! Planning changes nothing: the result is a [`Plan`] or the reason why there is none. A plan places every pod that it
 //! is for; its execution nominates these pods and evicts all victim units of the plan or none.
 //!
-//! `victim_candidates` lists the possible victims, `budgets` the disruption budgets that cover them, `cost` the cost of a set
-//! of them. `node` plans for a single pod, node by node like kube-scheduler. `planner` plans for a group: `improve`
-//! and `greedy_by_density` look for a cheap set of victims by `capacity_without_victims`, and `lower_bound` computes
-//! the least cost of any plan, which usually proves a plan optimal at once. Where it does not, `kep_5710` runs the
-//! algorithm of KEP-5710, `mixed` places groups of different pods, and `shrink` removes unnecessary victims, or
-//! enumerates all sets if there are few. The cheapest result wins, so a plan never costs more than that of KEP-5710.
+//! `victim_candidates` lists the possible victims, `budgets` the disruption budgets that cover them, `cost` the cost of a
+//! set of them. `node` plans for a single pod, node by node like kube-scheduler. `planner` plans for a group: `improve`,
+//! `greedy_by_density` and `tabu` look for a cheap set of victims by `capacity_without_victims`, and `lower_bound`
+//! computes the least cost of any plan, which usually proves a plan optimal at once. Where it does not, `kep_5710` runs
+//! the algorithm of KEP-5710, `mixed` places groups of different pods, for which `by_lot` begins with the victims for
+//! some of them, and `shrink` removes unnecessary victims, or enumerates all sets if there are few. The cheapest result wins, so a plan never costs more than that of KEP-5710.
 //! `by_domain` compares the plans for the topology domains that a group may be in.
 
 mod budgets;
 mod by_domain;
+mod by_lot;
 mod capacity_without_victims;
 mod cost;
 mod declared_costs;
@@ -26,6 +27,7 @@ mod node;
 mod plan;
 mod planner;
 mod shrink;
+mod tabu;
 mod victim_candidates;
 mod victim_unit;
 
@@ -128,7 +130,7 @@ fn plan_with(
         let lowest = minimum.taken.iter().map(|unit| units[*unit].priority).min();
         (planner.with_further_members(request, input, minimum), lowest)
     };
-    let Least { mut taken, proven, request: placed } = least;
+    let Least { mut taken, proven, groups_at_least, request: placed } = least;
     let cost = costs.of(&taken);
     if rules.respects_budgets && cost.pdb_violations > 0 {
         return Err(NoPlan::Budgets);
@@ -138,5 +140,5 @@ fn plan_with(
     // Members beyond the minimum that fit anyway are part of the plan.
     let all = PlacementRequest { needs: placed.needs.clone(), ..request.clone() };
     let places = planner.places_without(&all, &units).or_else(|| planner.places_without(&placed, &units));
-    Ok(Plan { places: places.ok_or(NoPlan::NotFound)?, units, cost, proven, lowest })
+    Ok(Plan { places: places.ok_or(NoPlan::NotFound)?, units, cost, proven, groups_at_least, lowest })
 }

@@ -79,7 +79,7 @@ pub(crate) fn for_pod(
         return Err(NoPlan::Budgets);
     }
     let units = taken.into_iter().map(|unit| units[unit].clone()).collect();
-    Ok(Plan { places: vec![(pod, node)], units, cost, proven: false, lowest: None })
+    Ok(Plan { places: vec![(pod, node)], units, cost, proven: false, groups_at_least: 0, lowest: None })
 }
 
 /// The units on each node, by node slot, most important first.

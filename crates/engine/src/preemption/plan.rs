@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) cost: Cost,
     /// No plan is cheaper.
     pub(crate) proven: bool,
+    /// Every plan evicts at least so many groups whole; zero if that is not known.
+    pub(crate) groups_at_least: u32,
     /// The lowest priority among the victims for the minimum of a group.
     pub(crate) lowest: Option<i32>,
 }
@@ -43,7 +45,8 @@ impl Plan {
             whole: unit.is_whole_group(),
             pods: unit.pods.iter().map(|(pod, _)| name(pod)).collect(),
         });
-        PlanSummary { places, victims: victims.collect(), cost: self.cost.clone(), proven: self.proven }
+        let (cost, proven, groups_at_least) = (self.cost.clone(), self.proven, self.groups_at_least);
+        PlanSummary { places, victims: victims.collect(), cost, proven, groups_at_least }
     }
 }
 
@@ -58,6 +61,8 @@ pub struct PlanSummary {
     pub cost: Cost,
     /// No plan is cheaper.
     pub proven: bool,
+    /// Every plan evicts at least so many groups whole; zero if that is not known.
+    pub groups_at_least: u32,
 }
 
 /// A victim unit.

@@ -4,11 +4,12 @@
 use std::collections::BTreeSet;
 
 use super::Limits;
+use super::by_lot;
 use super::capacity_without_victims::CapacityWithoutVictims;
 use super::cost::Cost;
 use super::declared_costs::{self, Effort, Exchange};
 use super::dry_run::DryRun;
-use super::improve::{Improvement, keep_cheaper};
+use super::improve::{Improvement, Proven, keep_cheaper};
 use super::kep_5710::Kep5710;
 use super::mixed::Mixed;
 use super::plan::{NoPlan, PlanInput};
@@ -29,6 +30,8 @@ pub(super) struct Least {
     pub(super) taken: Vec<usize>,
     /// No set of victims is cheaper.
     pub(super) proven: bool,
+    /// Every set has at least so many whole groups.
+    pub(super) groups_at_least: u32,
     pub(super) request: PlacementRequest,
 }
 
@@ -48,7 +51,8 @@ impl Planner<'_, '_> {
         withheld: Option<NoPlan>,
     ) -> Result<Least, NoPlan> {
         if let Some(taken) = self.proven_at_once(request, input) {
-            return Ok(self.with_declared_costs(request, input, taken, true));
+            let proven = Proven { least: true, groups_at_least: input.costs.of(&taken).groups };
+            return Ok(self.with_declared_costs(request, input, taken, proven));
         }
         match place_without(self.transaction, self.cache, request, input.units, self.limits).0 {
             Verdict::Placed => {}
@@ -65,11 +69,12 @@ impl Planner<'_, '_> {
         request: &PlacementRequest,
         input: PlanInput<'_>,
         mut taken: Vec<usize>,
-        proven: bool,
+        proven: Proven,
     ) -> Least {
         let (PlanInput { units, costs, .. }, request) = (input, request.clone());
+        let Proven { least: proven, groups_at_least } = proven;
         if taken.is_empty() || !costs.has_group_costs() {
-            return Least { taken, proven, request };
+            return Least { taken, proven, groups_at_least, request };
         }
         let namespaces = declared_costs::namespaces(self.transaction.cluster(), units);
         let allowed: Vec<usize> = (0..units.len()).collect();
@@ -81,7 +86,7 @@ impl Planner<'_, '_> {
             let mut mixed = Mixed::new(self.transaction, self.cache, &request, self.limits.placement_steps);
             exchange.run_from(&mut mixed, &mut taken)
         };
-        Least { taken, proven: proven && !exchanged, request }
+        Least { taken, proven: proven && !exchanged, groups_at_least, request }
     }
 
     /// The cheapest victims for as many members as possible.
@@ -93,7 +98,8 @@ impl Planner<'_, '_> {
     ) -> Result<Least, NoPlan> {
         let all = PlacementRequest { needs: request.pods_by_subset(), ..request.clone() };
         if let Some(taken) = self.proven_at_once(&all, input) {
-            return Ok(self.with_declared_costs(&all, input, taken, true));
+            let proven = Proven { least: true, groups_at_least: input.costs.of(&taken).groups };
+            return Ok(self.with_declared_costs(&all, input, taken, proven));
         }
         let most = self.most_that_fit(request, input.units)?.ok_or(NoPlan::of(input.units.is_empty(), withheld))?;
         self.least(&most, input, withheld)
@@ -139,6 +145,7 @@ impl Planner<'_, '_> {
         Least {
             taken: minimum.taken.iter().copied().chain(further_taken).collect(),
             proven: minimum.proven && further.proven,
+            groups_at_least: minimum.groups_at_least,
             request: further.request,
         }
     }
@@ -189,14 +196,18 @@ impl Planner<'_, '_> {
 }
 
 /// The capacity for the minimums of a request for identical pods.
-fn capacity_for<'c>(cluster: &'c Cluster, cache: &mut Cache, request: &PlacementRequest) -> CapacityWithoutVictims<'c> {
+pub(super) fn capacity_for<'c>(
+    cluster: &'c Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+) -> CapacityWithoutVictims<'c> {
     let class = request.lots[0].class;
     let shape = (class, request.priority);
     CapacityWithoutVictims::new(cluster, cache, shape, request.within.as_ref(), request.needs_total())
 }
 
 /// Whether capacity adds up over nodes: identical pods without required inter-pod terms.
-fn capacity_is_additive(cluster: &Cluster, request: &PlacementRequest) -> bool {
+pub(super) fn capacity_is_additive(cluster: &Cluster, request: &PlacementRequest) -> bool {
     request.has_one_class() && !request.lots.iter().any(|lot| cluster.has_required_inter_pod_terms(lot.class))
 }
 
@@ -207,27 +218,33 @@ fn cheapest_found(
     request: &PlacementRequest,
     input: PlanInput<'_>,
     limits: Limits,
-) -> Result<((Cost, Vec<usize>), bool), NoPlan> {
+) -> Result<((Cost, Vec<usize>), Proven), NoPlan> {
     let PlanInput { units, violating, costs } = input;
     let steps_max = limits.placement_steps;
     let kep_5710 =
         Kep5710 { transaction, cache, request, units, violating, steps_max }.run().ok_or(NoPlan::NotFound)?;
     let mut best = (costs.of(&kep_5710), kep_5710);
     let proven = if !limits.cheaper {
-        best.1.is_empty()
+        Proven { least: best.1.is_empty(), groups_at_least: 0 }
     } else if capacity_is_additive(transaction.cluster(), request) {
         let mut capacity = capacity_for(transaction.cluster(), cache, request);
-        Improvement { capacity: &mut capacity, input }.run(&mut best) || search(&mut capacity, input, limits, &mut best)
+        let proven = Improvement { capacity: &mut capacity, input }.run(&mut best);
+        Proven { least: proven.least || search(&mut capacity, input, limits, &mut best), ..proven }
     } else {
+        let of_lots = by_lot::sets(transaction.cluster(), cache, request, input, &best);
         let mut mixed = Mixed::new(transaction, cache, request, steps_max);
-        let mut taken = best.1.clone();
-        for unit in &taken {
-            mixed.remove(&units[*unit]);
+        for mut taken in std::iter::once(best.1.clone()).chain(of_lots) {
+            let mut fits = by_lot::complete(&mut mixed, input, &best.0, &mut taken);
+            if fits {
+                shrink::put_back(&mut mixed, units, &mut taken);
+                fits = mixed.fits();
+            }
+            mixed.restore_all();
+            if fits {
+                keep_cheaper(&mut best, costs, taken);
+            }
         }
-        shrink::put_back(&mut mixed, units, &mut taken);
-        mixed.restore_all();
-        keep_cheaper(&mut best, costs, taken);
-        search(&mut mixed, input, limits, &mut best)
+        Proven { least: search(&mut mixed, input, limits, &mut best), groups_at_least: 0 }
     };
     Ok((best, proven))
 }

@@ -6,6 +6,7 @@
 //! is held at its latest value.
 
 mod binding;
+mod bottleneck;
 mod evaluation;
 mod eviction;
 mod found_members;
@@ -38,7 +39,7 @@ use crate::cluster::event::ClusterEvent;
 use crate::cluster::profile::ProfileRules;
 use crate::command::Command;
 use crate::config::Config;
-use crate::diagnosis::Diagnosis;
+use crate::diagnosis::{Diagnosis, Victims};
 use crate::model::Millis;
 use crate::model::ids::{ClaimId, ClassId, GroupId, PodId};
 use crate::model::pod::PodSpec;
@@ -129,6 +130,8 @@ pub struct Engine {
     last_attempt: Option<SchedulingAttempt>,
     /// The result of preemption in the current attempt, if it was tried.
     preemption_result: Option<PreemptionResult>,
+    /// Of the plan that the current attempt made.
+    preemption_gap: Option<PreemptionGap>,
     /// Of the group that the current attempt placed.
     rank_distance: Option<RankDistance>,
 }
@@ -144,10 +147,28 @@ pub struct SchedulingAttempt {
     pub placed: bool,
     /// The result of preemption, if it was tried because something did not fit.
     pub preemption: Option<PreemptionResult>,
+    /// How far the plan that it made may be from the fewest whole groups, if it evicts any.
+    pub preemption_gap: Option<PreemptionGap>,
     /// How far apart neighbours in rank are, of the pods of a group with topology levels that it placed.
     pub rank_distance: Option<RankDistance>,
     /// What it cost, independent of the machine: about the evaluations of one node.
     pub steps: u64,
+}
+
+/// How many groups a plan evicts whole, and how many are proven to be necessary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PreemptionGap {
+    /// Groups that are evicted whole; not zero.
+    pub groups: u32,
+    /// At least so many must be, for any plan without victims of a higher priority; zero if that is not known.
+    pub at_least: u32,
+}
+
+impl PreemptionGap {
+    fn of(victims: &Victims) -> Option<Self> {
+        (victims.groups > 0)
+            .then(|| Self { groups: victims.groups, at_least: victims.groups_at_least.min(victims.groups) })
+    }
 }
 
 /// The result of an attempt to preempt.
@@ -195,6 +216,7 @@ impl Engine {
             now: 0,
             last_attempt: None,
             preemption_result: None,
+            preemption_gap: None,
             rank_distance: None,
         })
     }
@@ -224,7 +246,9 @@ impl Engine {
             let (sent, profile) = (self.outbox.len(), self.profile_of(entity));
             let begin = self.cluster.steps.total();
             self.preemption_result = None;
+            self.preemption_gap = None;
             self.rank_distance = None;
+            self.cache.searches.begin_attempt();
             match entity {
                 Entity::Pod(pod) => self.schedule_pod(pod),
                 Entity::Group(group) => self.schedule_group(group),
@@ -243,6 +267,7 @@ impl Engine {
                 profile,
                 placed,
                 preemption,
+                preemption_gap: self.preemption_gap,
                 rank_distance: self.rank_distance,
                 steps,
             });

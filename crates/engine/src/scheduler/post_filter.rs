@@ -12,7 +12,7 @@ use std::sync::Arc;
 use super::later_pods::Stage;
 use super::planning_view::{detach_left_volumes, remove_leaving_pods};
 use super::scheduling_cycle::{SetAside, view_for_group};
-use super::{Engine, PreemptionResult, min_resources};
+use super::{Engine, PreemptionGap, PreemptionResult, min_resources};
 use crate::cluster::Cluster;
 use crate::cluster::class::PodClass;
 use crate::cluster::pod::{Awaited, Pod};
@@ -423,6 +423,7 @@ impl Engine {
             }
         }
         let victims = self.victims(plan);
+        self.preemption_gap = PreemptionGap::of(&victims);
         self.queue.set_awaited_victims(entity, Some(Box::new(victims.clone())));
         victims
     }
@@ -479,6 +480,7 @@ impl Engine {
             pdb_violations: plan.cost.pdb_violations,
             examples: plan.units.iter().take(EXAMPLES_MAX).map(name).collect(),
             proven: plan.proven,
+            groups_at_least: plan.groups_at_least,
             grace_period_ends_ms: None,
             within_ms: None,
             overdue: Vec::new(),

@@ -23,6 +23,10 @@ use crate::placement::{self, Lot, PlacementRequest, TopologyRequest, Verdict};
 use crate::queue::backoff::{doubled, pause_ms};
 use crate::queue::{Entity, PodShape, QueueState};
 
+/// So many attempts of a search that is not completed follow each other soon: in that part of the first pause.
+const SLICES: u32 = 16;
+const SLICES_PER_PAUSE: u64 = 10;
+
 impl Engine {
     /// Attempts to place one pod.
     pub(super) fn schedule_pod(&mut self, id: PodId) {
@@ -117,6 +121,7 @@ impl Engine {
         }
         let steps_max = self.steps_max(entity);
         let (aside, started_after) = (self.set_aside_for(id), self.debtors_started_after());
+        self.cache.searches.keep(true);
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         let start = transaction.savepoint();
         let all = later.and_then(|later| later.together_with(request));
@@ -181,6 +186,7 @@ impl Engine {
         verdict: Verdict,
         lack: Lack,
     ) {
+        self.cache.searches.keep(false);
         if verdict != Verdict::Placed && lack.is_none() && self.take_over_places_for_group(id, request) {
             self.queue.requeue(Entity::Group(id), self.now);
             return;
@@ -259,7 +265,9 @@ impl Engine {
             }
         }
         let (initial, max) = (self.config.backoff_ms_initial, self.config.backoff_ms_max);
-        self.queue.record_failure(entity, self.now, |failures| pause_ms(initial, max, failures, pods.len()));
+        let goes_on = self.search_goes_on(entity);
+        let pause = |failures| if goes_on { initial } else { pause_ms(initial, max, failures, pods.len()) };
+        self.queue.record_failure(entity, self.now, pause);
         let never = failure.shortfall.proof == Proof::NeverFits;
         if lacks_resources || lacks_later {
             self.queue.set_may_reserve(entity, false);
@@ -345,9 +353,19 @@ impl Engine {
         doubled(self.config.search_steps_initial, searches + 1).min(self.config.search_steps_max)
     }
 
+    /// Whether the search for a placement in this attempt is not completed, and goes on soon.
+    fn search_goes_on(&self, entity: Entity) -> bool {
+        self.cache.searches.goes_on() && self.queue.entry(entity).is_none_or(|entry| entry.searches < SLICES)
+    }
+
     fn search_retry_at(&mut self, entity: Entity) -> u64 {
+        let goes_on = self.search_goes_on(entity);
         let searches = self.queue.count_search(entity);
-        let pause = doubled(self.config.search_again_ms_initial, searches).min(self.config.search_again_ms_max);
+        let first = self.config.search_again_ms_initial;
+        let kept = self.cache.searches.goes_on();
+        let number = if kept { searches.saturating_sub(SLICES) } else { searches };
+        let pause = if goes_on { first / SLICES_PER_PAUSE } else { doubled(first, number) };
+        let pause = pause.min(self.config.search_again_ms_max);
         self.now.saturating_add(pause)
     }
 

@@ -200,6 +200,7 @@ impl Engine {
             _ if never => Proof::NeverFits,
             _ => Proof::Impossible,
         };
+        let bottleneck = self.bottleneck(id, request, verdict);
         let group = self.cluster.group(id);
         let shortfall = Shortfall {
             started: group.is_gang() && group.lifecycle.confirmed().is_some(),
@@ -211,6 +212,7 @@ impl Engine {
             gap: None,
             later: None,
             domain: domain.map(|(gap, _)| Box::new(gap)),
+            bottleneck,
             proof,
             preemption,
         };

@@ -11,6 +11,7 @@ use muster_engine::model::pod::{Membership, PodName, PodSpec};
 use muster_engine::{Command, Config, Diagnosis, Engine, MemberVerdict, Observation, Report, Scoring, invariants};
 use muster_oracle::brute::{Lot, placeable};
 use muster_oracle::naive::{FailureReason, Naive};
+use muster_oracle::random::Random;
 
 /// A pending gang and its cluster.
 #[derive(Debug, Default)]
@@ -36,6 +37,18 @@ pub(crate) enum Outcome {
 impl Gang {
     pub(crate) fn pods(&self) -> u32 {
         self.lots.iter().map(|lot| lot.count).sum()
+    }
+
+    /// Makes two lots of one: the pods of the second have an image, which requires nothing.
+    pub(crate) fn split_a_lot(&mut self, random: &mut Random) {
+        let at = random.below(self.lots.len());
+        if self.lots[at].count > 1 {
+            let count = random.between(1, i64::from(self.lots[at].count) - 1) as u32;
+            self.lots[at].count -= count;
+            let mut class = self.lots[at].class.clone();
+            class.images = vec!["image".into()];
+            self.lots.push(Lot { class, subset: self.lots[at].subset, count });
+        }
     }
 
     /// All pods on nodes.
@@ -106,6 +119,24 @@ impl Gang {
             observe(&mut engine, Observation::PodSeen(member));
         }
         self.outcome(decide(&mut engine))
+    }
+
+    /// Runs a new engine until the gang is placed, at most for so long. Returns when it was, and what was bound.
+    pub(crate) fn run_until(&self, end: u64) -> Option<(u64, Vec<(usize, usize)>)> {
+        let mut engine = engine(&self.nodes, &self.occupied, Config::default());
+        observe(&mut engine, Observation::GroupSeen(self.spec()));
+        for member in self.members() {
+            observe(&mut engine, Observation::PodSeen(member));
+        }
+        while let Some(now) = engine.next_wakeup().filter(|now| *now <= end) {
+            let commands = engine.decide(now);
+            if commands.iter().any(|command| matches!(command, Command::Bind { .. }))
+                && let Outcome::Placed(bound) = self.outcome(commands)
+            {
+                return Some((now, bound));
+            }
+        }
+        None
     }
 
     /// Interprets the engine's commands; a gang is either bound or reported as unschedulable.

@@ -43,7 +43,10 @@ fn verdicts_are_never_wrong_and_placements_rarely_missed() {
     let mut totals = Totals::default();
     for_each_seed(CASES, |seed| {
         let random = &mut Random::new(seed);
-        let gang = if random.chance(60) { tight_gang(random) } else { gang_on_similar_nodes(random) };
+        let mut gang = if random.chance(60) { tight_gang(random) } else { gang_on_similar_nodes(random) };
+        if random.chance(30) {
+            gang.split_a_lot(random);
+        }
         check(&gang, &mut totals);
     });
     let possible = totals.placed + totals.missed;

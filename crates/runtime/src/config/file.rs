@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::metrics::SecuredMetrics;
+use super::packing::Packing;
 use super::profile::{AddedAffinity, Profile, SpreadDefaults};
 use super::span::Span;
 use crate::lease::LeaseSettings;
@@ -40,6 +41,9 @@ pub struct File {
     pub timeouts: Timeouts,
     /// The maximum number of requests in flight.
     pub limits: Limits,
+    /// A preset instead of `scoring`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Packing>,
     /// How nodes are scored.
     pub scoring: Scoring,
     /// The default topology spread constraints.
@@ -455,6 +459,7 @@ impl Default for File {
             backoff: Backoff { initial: ms(engine.backoff_ms_initial), max: ms(engine.backoff_ms_max) },
             timeouts: Timeouts::default(),
             limits: Limits::default(),
+            packing: None,
             scoring: Scoring::default(),
             spread_defaults: SpreadDefaults::default(),
             added_affinity: None,

@@ -147,7 +147,8 @@ fn profiles(value: &Value, file: &mut File, statement: &mut Statement) -> Result
         preempts.insert(evicts, path.clone());
         bind_timeouts.insert(volume_bind_timeout.unwrap_or(file.timeouts.bind_volumes), path.clone());
         if index == 0 {
-            let Profile { scheduler_names, scoring, spread_defaults, added_affinity, without_filters } = profile;
+            let Profile { scheduler_names, packing: _, scoring, spread_defaults, added_affinity, without_filters } =
+                profile;
             file.scheduler_names = scheduler_names;
             (file.scoring, file.spread_defaults) = (scoring, spread_defaults);
             (file.added_affinity, file.without_filters) = (added_affinity, without_filters);

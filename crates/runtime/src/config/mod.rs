@@ -8,6 +8,7 @@ mod file;
 mod kube_scheduler;
 mod kube_scheduler_plugins;
 mod metrics;
+mod packing;
 mod profile;
 mod span;
 
@@ -17,6 +18,7 @@ pub use effective::{Configuration, Overrides, RecordSettings};
 pub use file::{Certificates, Eviction, File, LogFormat, LogLevel};
 pub use kube_scheduler::Statement;
 pub use metrics::{MetricsCertificates, SecuredMetrics};
+pub use packing::Packing;
 pub use span::{Span, SpanError};
 
 /// An unusable configuration.

@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::ConfigError;
 use super::effective::{config_error, require_distinct, scoring};
 use super::file::{File, Scoring};
+use super::packing::Packing;
 use crate::intake::class::{node_term, preferred_term};
 use crate::intake::spread;
 use crate::settings;
@@ -25,6 +26,9 @@ use crate::settings;
 pub struct Profile {
     /// The values of `spec.schedulerName` that it applies to.
     pub scheduler_names: Vec<String>,
+    /// A preset instead of `scoring`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Packing>,
     /// How nodes are scored.
     pub scoring: Scoring,
     /// The default topology spread constraints.
@@ -105,6 +109,7 @@ pub struct AddedAffinity {
 pub(super) fn of_file(file: &File) -> Result<(Vec<settings::Profile>, Vec<muster_engine::Profile>), ConfigError> {
     let first = Profile {
         scheduler_names: file.scheduler_names.clone(),
+        packing: file.packing,
         scoring: file.scoring.clone(),
         spread_defaults: file.spread_defaults.clone(),
         added_affinity: file.added_affinity.clone(),
@@ -129,7 +134,16 @@ pub(super) fn of_file(file: &File) -> Result<(Vec<settings::Profile>, Vec<muster
 
 impl Profile {
     fn check(&self) -> Result<(settings::Profile, muster_engine::Profile), ConfigError> {
-        let scoring = scoring(&self.scoring)?;
+        let scoring = match self.packing {
+            None => scoring(&self.scoring)?,
+            Some(packing) if self.scoring == Scoring::default() => packing.scoring(),
+            Some(Packing::Gpu) => {
+                return Err(ConfigError::field(
+                    "packing",
+                    "gpu: it is a preset of scoring, which is set, too: use one",
+                ));
+            }
+        };
         scoring.validate().map_err(config_error)?;
         let invalid =
             |error: InvalidField| ConfigError::field(error.field, format!("{}: {}", error.value, error.reason));

@@ -132,6 +132,7 @@ mod tests {
             gap: None,
             later: None,
             domain: None,
+            bottleneck: None,
             proof: Proof::Impossible,
             preemption: Preemption::NotTried,
         });

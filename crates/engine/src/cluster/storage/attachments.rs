@@ -111,6 +111,20 @@ impl Storage {
         copies
     }
 
+    /// How many more volumes of a driver can be attached to a node with this load; `None` if any number.
+    pub(crate) fn attachable(
+        &self,
+        driver: &str,
+        node: &Node,
+        load: Option<&Attached>,
+        is_on_node: &dyn Fn(ClaimId) -> bool,
+    ) -> Option<i64> {
+        let drivers = &self.node_drivers.get(&*node.name)?.drivers;
+        let limit = drivers.iter().find(|(name, _)| **name == *driver).and_then(|(_, limit)| *limit)?;
+        let attached = self.attached_with(driver, node, load.unwrap_or(&Attached::default()), is_on_node);
+        Some(i64::from(limit) - i64::from(attached))
+    }
+
     /// How many volumes of a driver are attached to a node with this load.
     fn attached_with(&self, driver: &str, node: &Node, load: &Attached, is_on_node: &dyn Fn(ClaimId) -> bool) -> u32 {
         let used = load.of_driver(driver);
