@@ -12,9 +12,10 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::group_topology::{DomainPolicy, Topology, WrittenTopology, domain_policy, topology};
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::DISRUPTION_MODE;
-use crate::names::{check_dns_label, check_dns_subdomain, check_label_key};
+use crate::names::{check_dns_label, check_dns_subdomain};
 use crate::null::{is_default, null_is_default};
 use crate::resources::{Place, ResourceList, WrittenResources, validate};
 use crate::selector::Labels;
@@ -62,6 +63,9 @@ pub struct WrittenGroup {
     /// Topology domains that members share.
     #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
     pub topology: Vec<WrittenTopology>,
+    /// What happens when the domains of the running members have no room for another member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain_policy: Option<String>,
     /// What happens when a running gang falls below its minimum.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub degraded_policy: Option<String>,
@@ -109,18 +113,6 @@ pub struct WrittenSubset {
     pub min_member: Value,
 }
 
-/// A topology constraint as written in an object.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct WrittenTopology {
-    /// The node label whose value is the domain.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
-    pub key: String,
-    /// Whether it is required or preferred.
-    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
-    pub mode: String,
-}
-
 /// A checked group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
@@ -140,6 +132,8 @@ pub struct Group {
     pub min_resources: ResourceList,
     /// The topology domains that members share, in the order written.
     pub topology: Vec<Topology>,
+    /// What happens when the domains of the running members have no room for another one.
+    pub domain_policy: DomainPolicy,
     /// What happens when it falls below its minimum.
     pub degraded_policy: DegradedPolicy,
 }
@@ -223,24 +217,6 @@ pub enum DegradedPolicy {
     Evict,
 }
 
-/// A checked topology constraint.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Topology {
-    /// The node label whose value is the domain.
-    pub key: String,
-    /// Whether it is required or preferred.
-    pub mode: TopologyMode,
-}
-
-/// Whether a topology constraint is required or preferred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum TopologyMode {
-    /// Required.
-    Required,
-    /// Preferred.
-    Preferred,
-}
-
 impl WrittenGroup {
     /// Checks a group's settings.
     pub fn validate(&self, path: &FieldPath<'_>) -> Result<Group, InvalidField> {
@@ -260,6 +236,7 @@ impl WrittenGroup {
             preemption_policy: preemption_policy(self.preemption_policy.as_deref(), &path.child("preemptionPolicy"))?,
             min_resources: min_resources(&self.min_resources, &path.child("minResources"))?,
             topology: topology(&self.topology, &path.child("topology"))?,
+            domain_policy: domain_policy(self.domain_policy.as_deref(), &policy, &path.child("domainPolicy"))?,
             degraded_policy: degraded_policy(self.degraded_policy.as_deref(), &policy, &path.child("degradedPolicy"))?,
             policy,
         })
@@ -318,7 +295,11 @@ pub fn schedule_timeout(value: &Value, path: &FieldPath<'_>) -> Result<Option<u3
     integer_in(&SCHEDULE_TIMEOUT_SECONDS, value, path).map(|number| Some(number as u32))
 }
 
-fn integer_in(range: &RangeInclusive<i64>, value: &Value, path: &FieldPath<'_>) -> Result<i64, InvalidField> {
+pub(crate) fn integer_in(
+    range: &RangeInclusive<i64>,
+    value: &Value,
+    path: &FieldPath<'_>,
+) -> Result<i64, InvalidField> {
     value.as_i64().filter(|number| range.contains(number)).ok_or_else(|| {
         let (low, high) = (range.start(), range.end());
         let reason = format_args!("must be a whole number from {low} to {high}");
@@ -414,40 +395,11 @@ pub fn priority_class_name(name: Option<&str>, path: &FieldPath<'_>) -> Result<O
     }
 }
 
-/// The most topology constraints of one group.
-const TOPOLOGY_MAX: usize = 8;
-
-/// Checks topology constraints; a key is named once.
-pub fn topology(list: &[WrittenTopology], path: &FieldPath<'_>) -> Result<Vec<Topology>, InvalidField> {
-    if list.len() > TOPOLOGY_MAX {
-        return Err(path.invalid(&list.len(), format_args!("must have at most {TOPOLOGY_MAX} items")));
-    }
-    let mut keys = BTreeSet::new();
-    let mut checked = Vec::with_capacity(list.len());
-    for (index, one) in list.iter().enumerate() {
-        let path = path.index(index);
-        let key = path.child("key");
-        check_label_key(&one.key).map_err(|reason| key.invalid(&one.key, reason))?;
-        if !keys.insert(&one.key) {
-            return Err(key.invalid(&one.key, "another constraint has this key"));
-        }
-        let mode = match one.mode.as_str() {
-            "Required" => TopologyMode::Required,
-            "Preferred" => TopologyMode::Preferred,
-            other => {
-                let path = path.child("mode");
-                return Err(path.invalid(other, "must be Required or Preferred"));
-            }
-        };
-        checked.push(Topology { key: one.key.clone(), mode });
-    }
-    Ok(checked)
-}
-
 #[cfg(test)]
 #[allow(clippy::needless_pass_by_value)] // `json!(…)` reads best right at the call
 mod tests {
     use super::*;
+    use crate::group_topology::TopologyRule;
     use serde_json::json;
 
     fn read(json: Value) -> Result<Group, String> {
@@ -476,6 +428,7 @@ mod tests {
             preemption_policy: None,
             min_resources: ResourceList::new(),
             topology: vec![],
+            domain_policy: DomainPolicy::Wait,
             degraded_policy: DegradedPolicy::Replace,
         };
         assert_eq!(read(gang(json!(4))), Ok(expected));
@@ -506,8 +459,8 @@ mod tests {
         let least: Vec<_> = group.min_resources.iter().map(|(name, least)| format!("{name}={least}")).collect();
         assert_eq!(least, ["cpu=8", "nvidia.com/gpu=8"]);
         assert_eq!(group.degraded_policy, DegradedPolicy::Evict);
-        let modes: Vec<_> = group.topology.iter().map(|one| one.mode).collect();
-        assert_eq!(modes, [TopologyMode::Required, TopologyMode::Preferred]);
+        let modes: Vec<_> = group.topology.iter().map(|one| one.rule).collect();
+        assert_eq!(modes, [TopologyRule::Required { exclusive: false }, TopologyRule::Preferred]);
     }
 
     #[test]

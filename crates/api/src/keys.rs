@@ -37,6 +37,9 @@ pub mod annotations {
     pub const PREEMPTION_COST: &str = "muster.dev/preemption-cost";
     /// The rank of a pod among the members of its group: an index that counts instead of that of its owner.
     pub const RANK: &str = "muster.dev/rank";
+    /// On a JobSet or its replicated Jobs, written by our webhook in the place of JobSet's own annotation: the node label
+    /// of which each Job has a domain for itself.
+    pub const EXCLUSIVE_TOPOLOGY: &str = "muster.dev/exclusive-topology";
     /// Written on a member of a group when it is bound: the start of the group that the bind belongs to, and what the
     /// group's object said. Not for users.
     pub const START: &str = "muster.dev/start";

@@ -13,6 +13,7 @@
 pub mod crds;
 pub mod field_error;
 pub mod group;
+pub mod group_topology;
 pub mod invalid;
 pub mod keys;
 pub mod later_pods;

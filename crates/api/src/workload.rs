@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::group::{Group, WrittenGroup, WrittenPolicy};
+use crate::group_topology::WrittenTopology;
 use crate::invalid::{FieldPath, InvalidField};
 use crate::names::{check_dns_label, check_dns_subdomain, check_path_segment};
 use crate::null::{is_default, null_is_default};
@@ -70,6 +71,12 @@ pub struct WrittenWorkloadGroup {
     /// The preemption policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preemption_policy: Option<String>,
+    /// Topology domains that members share.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub topology: Vec<WrittenTopology>,
+    /// What happens when the domains of the running members have no room for another member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain_policy: Option<String>,
 }
 
 /// A checked workload.
@@ -152,6 +159,8 @@ impl WrittenWorkloadGroup {
             priority_class_name: self.priority_class_name.clone(),
             priority: self.priority.clone(),
             preemption_policy: self.preemption_policy.clone(),
+            topology: self.topology.clone(),
+            domain_policy: self.domain_policy.clone(),
             ..WrittenGroup::default()
         };
         group.validate(path)
@@ -169,6 +178,12 @@ impl WrittenWorkloadGroup {
         same_kind_of_policy(self.policy.as_ref(), old.policy.as_ref(), &path.child("policy"))?;
         if self.preemption_policy != old.preemption_policy {
             return Err(path.child("preemptionPolicy").invalid(&self.preemption_policy, "cannot be changed"));
+        }
+        if self.topology != old.topology {
+            return Err(path.child("topology").invalid(&self.topology, "cannot be changed"));
+        }
+        if self.domain_policy.as_deref().unwrap_or("Wait") != old.domain_policy.as_deref().unwrap_or("Wait") {
+            return Err(path.child("domainPolicy").invalid(&self.domain_policy, "cannot be changed"));
         }
         unchanged_settings(&self.settings(), &old.settings(), path)
     }

@@ -209,6 +209,34 @@ fn topology(constraint: &GroupTopology, object: &dyn Fn() -> String) -> Result<(
         let reason = "the preferred level must be narrower than the required one";
         return Err(ValidationError::new(object(), "topology.preferred", preferred, reason));
     }
+    structure(constraint, object)
+}
+
+/// Slices and spread are narrower than what all members share, and slices are inside of what they are spread over.
+fn structure(constraint: &GroupTopology, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
+    let GroupTopology { levels, required, slices, spread, exclusive, .. } = constraint;
+    let wrong = |field: &str, value: &dyn std::fmt::Debug, reason: &str| {
+        Err(ValidationError::new(object(), field, format!("{value:?}"), reason))
+    };
+    if let Some(slices) = slices {
+        if slices.level >= levels.len() || Some(slices.level) <= *required || slices.size == 0 {
+            return wrong("topology.slices", slices, "needs a level below the required one and a size");
+        }
+    }
+    if let Some(spread) = spread {
+        let inside = slices.is_none_or(|slices| spread.level < slices.level);
+        if spread.level >= levels.len() || Some(spread.level) <= *required || !inside || spread.max < spread.min.max(1)
+        {
+            let reason = "needs a level below the required one and above the slices, and a maximum";
+            return wrong("topology.spread", spread, reason);
+        }
+    }
+    if let Some(level) = exclusive {
+        let of_slices = slices.is_some_and(|slices| slices.level == *level);
+        if !of_slices && required.is_none_or(|required| *level > required) {
+            return wrong("topology.exclusive", level, "must be a level that members share");
+        }
+    }
     Ok(())
 }
 
@@ -452,7 +480,7 @@ mod tests {
                         levels: vec!["a".into(), "b".into()],
                         required: Some(1),
                         preferred: Some(0),
-                        choice: DomainChoice::default(),
+                        ..GroupTopology::of([("a".into(), true)]).unwrap()
                     })),
                     ..GroupSpec::gang(key(), 1)
                 },

@@ -9,8 +9,9 @@
 use serde::Deserialize;
 
 use super::gang_mode::GangMode;
-use super::{GangConfigError, event_reasons, job_set, references_group, short_name};
+use super::{GangConfigError, event_reasons, job_set, references_group, short_name, template_topology};
 use crate::group::DisruptionMode;
+use crate::group_topology::Topology;
 use crate::invalid::{FieldPath, InvalidField};
 use crate::keys::annotations::{DISRUPTION_MODE, POD_GROUP, SCHEDULING};
 use crate::preemption_cost;
@@ -35,6 +36,8 @@ pub struct JobGang {
     pub preemption_cost: Option<i32>,
     /// The priority class; may be empty.
     pub priority_class_name: String,
+    /// The topology domains that its pods share, widest first.
+    pub topology: Vec<Topology>,
 }
 
 /// Which Jobs are gangs without an annotation.
@@ -103,14 +106,26 @@ pub fn gang(job: &Job, unasked: ImplicitGangs, scheduler_names: &[String]) -> Re
         let pods = job.spec.parallelism.unwrap_or(1);
         let eligible = job.spec.is_indexed() && pods > 1 && job.spec.completions == Some(pods);
         let is_implicit = unasked == ImplicitGangs::Indexed && !is_off && is_ours && eligible;
-        return is_implicit.then(|| default_gang(job, annotations)).transpose().map_err(config_error);
+        let gang = is_implicit.then(|| default_gang(job, annotations)).transpose().map_err(config_error)?;
+        return gang.map(|gang| with_topology(gang, job)).transpose();
     };
     if !is_ours {
         let reason = format!("must be {}: gangs of Muster must be scheduled by Muster", scheduler_names.join(" or "));
         let path = FieldPath::Root("spec.template.spec.schedulerName");
         return Err(config_error(path.invalid(&template.spec.scheduler_name, reason)));
     }
-    Ok(Some(gang))
+    with_topology(gang, job).map(Some)
+}
+
+/// The same gang with the topology that the pod template asks for, unless Kueue places the pods.
+fn with_topology(gang: JobGang, job: &Job) -> Result<JobGang, GangConfigError> {
+    if template_topology::is_admitted_by_kueue(job.metadata.labels.as_ref()) {
+        return Ok(gang);
+    }
+    let metadata = &job.spec.template.metadata;
+    let path = FieldPath::Root("spec.template.metadata");
+    let topology = template_topology::constraints((&metadata.labels, &metadata.annotations), None, &path)?;
+    Ok(JobGang { topology, ..gang })
 }
 
 /// Whether its pods reference the group that Muster created for the Job.
@@ -137,6 +152,7 @@ fn default_gang(job: &Job, annotations: &Labels) -> Result<JobGang, InvalidField
         disruption_mode: mode.unwrap_or(DisruptionMode::PodGroup),
         preemption_cost: preemption_cost::declared(Some(annotations))?,
         priority_class_name: job.spec.template.spec.priority_class_name.clone(),
+        topology: Vec::new(),
     })
 }
 

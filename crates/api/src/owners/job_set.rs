@@ -18,10 +18,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::gang_mode::GangMode;
+use super::job_set_topology::{self, EXCLUSIVE_TOPOLOGY, NODE_SELECTOR_STRATEGY, is_exclusive_by_job_set};
 use super::{GangConfigError, Reference, event_reasons, references_group, short_name, start_order};
 use crate::group::DisruptionMode;
+use crate::group_topology::Topology;
 use crate::invalid::{FieldPath, InvalidField};
-use crate::keys::annotations::{DISRUPTION_MODE, GANG_MODE};
+use crate::keys::annotations::{DISRUPTION_MODE, EXCLUSIVE_TOPOLOGY as MUSTER_EXCLUSIVE_TOPOLOGY, GANG_MODE};
 use crate::later_pods::{LATER_PODS_MAX, LaterPods, reduced, total};
 use crate::preemption_cost;
 use crate::selector::Labels;
@@ -51,10 +53,6 @@ pub fn restart_attempt(of_pod: &Labels) -> Option<(&str, u32)> {
 
 /// The default value of `spec.managedBy`.
 const CONTROLLER: &str = "jobset.sigs.k8s.io/jobset-controller";
-/// The annotation for at most one Job in each topology domain.
-const EXCLUSIVE_TOPOLOGY: &str = "alpha.jobset.sigs.k8s.io/exclusive-topology";
-/// The annotation by which domains are selected by node labels, before pods exist.
-const NODE_SELECTOR_STRATEGY: &str = "alpha.jobset.sigs.k8s.io/node-selector";
 /// The maximum number of characters of a group's name in a Workload.
 const GROUP_NAME_CHARS_MAX: usize = 63;
 const OF_SET: [GangMode; 2] = [GangMode::Off, GangMode::Gang];
@@ -136,6 +134,8 @@ pub struct GangGroup {
     pub priority_class_name: String,
     /// Whether its pods are evicted individually or together.
     pub disruption_mode: DisruptionMode,
+    /// The topology domains that its pods share, widest first.
+    pub topology: Vec<Topology>,
 }
 
 /// The gangs of a set; `None` if it has none or is not handled by Muster.
@@ -157,6 +157,7 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
         later: Vec::new(),
     };
     let (mut parts, mut has_keys) = (Vec::new(), false);
+    let mut asked_before = BTreeMap::new();
     for (index, (job, mode)) in set.spec.replicated_jobs.iter().zip(&modes.jobs).enumerate() {
         let scope = match (modes.set, mode) {
             (GangMode::Off, GangMode::Off) => continue,
@@ -180,7 +181,13 @@ pub fn gangs(set: &JobSet, scheduler_names: &[String]) -> Result<Option<Gangs>, 
             parts.push((index, LaterPods { group: group_name(&job.name), count, pod }));
         }
         let mode = disruption_mode(set, job, index).map_err(invalid)?;
-        gangs.add(set, (index, job), scope, mode).map_err(invalid)?;
+        let group = gangs.add(set, (index, job), scope, mode).map_err(invalid)?;
+        let asked = job_set_topology::asked(set, (index, job), scope == Scope::Job)?;
+        match asked_before.get(&group.name) {
+            Some(before) => asked.join(group, before, index)?,
+            None => group.topology = asked.alone(),
+        }
+        asked_before.entry(group.name.clone()).or_insert(asked);
     }
     match gangs.groups.len() {
         0 => Ok(None),
@@ -235,7 +242,7 @@ impl Gangs {
         (index, job): (usize, &ReplicatedJob),
         scope: Scope,
         disruption_mode: DisruptionMode,
-    ) -> Result<(), InvalidField> {
+    ) -> Result<&mut GangGroup, InvalidField> {
         let name = group_name(match scope {
             Scope::JobSet => set.metadata.name.as_deref().unwrap_or_default(),
             Scope::ReplicatedJob | Scope::Job => &job.name,
@@ -248,7 +255,9 @@ impl Gangs {
             let path = format!("spec.replicatedJobs[{index}].template.{field}");
             Err(FieldPath::Root(&path).invalid(value, "must be the same for all pods of a gang"))
         };
-        match self.groups.iter_mut().find(|group| group.name == name) {
+        let known = self.groups.iter().position(|group| group.name == name);
+        let at = known.unwrap_or(self.groups.len());
+        match known.map(|at| &mut self.groups[at]) {
             Some(group) if group.priority_class_name != *class => {
                 return refuse("spec.template.spec.priorityClassName", class);
             }
@@ -262,9 +271,23 @@ impl Gangs {
                 replicas: (scope == Scope::Job).then_some(jobs),
                 priority_class_name: class.clone(),
                 disruption_mode,
+                topology: Vec::new(),
             }),
         }
-        Ok(())
+        Ok(&mut self.groups[at])
+    }
+}
+
+impl Gangs {
+    /// Refuses topology where groups are written in an API that cannot say it, or whose server may drop it.
+    pub fn check_topology(&self, native: bool) -> Result<(), GangConfigError> {
+        let Some(group) = self.groups.iter().find(|group| native && !group.topology.is_empty()) else { return Ok(()) };
+        let keys: Vec<&str> = group.topology.iter().map(|one| one.key.as_str()).collect();
+        let message = format!(
+            "group {}: topology {keys:?} is not supported in groups of Kubernetes: set controllers.jobSets to Muster",
+            group.name
+        );
+        Err(GangConfigError { reason: event_reasons::INVALID_TOPOLOGY, message })
     }
 }
 
@@ -382,16 +405,11 @@ fn check_template(
     index: usize,
     scheduler_names: &[String],
 ) -> Result<(), GangConfigError> {
-    let of_set = set.metadata.annotations.as_ref();
-    let annotated = |key: &str| {
-        of_set.is_some_and(|annotations| annotations.contains_key(key))
-            || job.template.metadata.annotations.contains_key(key)
-    };
-    if annotated(EXCLUSIVE_TOPOLOGY) && !annotated(NODE_SELECTOR_STRATEGY) {
+    if is_exclusive_by_job_set(set, job) {
         return Err(GangConfigError {
             reason: event_reasons::EXCLUSIVE_TOPOLOGY,
             message: format!(
-                "spec.replicatedJobs[{index}]: annotation {EXCLUSIVE_TOPOLOGY} cannot be combined with a gang: JobSet creates the other pods of a Job only after the first is bound, and the gang waits for all of them. Use {NODE_SELECTOR_STRATEGY}, which selects the domains beforehand."
+                "spec.replicatedJobs[{index}]: annotation {EXCLUSIVE_TOPOLOGY} cannot be combined with a gang: JobSet creates the other pods of a Job only after the first is bound, and the gang waits for all of them. Muster's webhook replaces it when the set is created, which it did not: create the set again, write {MUSTER_EXCLUSIVE_TOPOLOGY} instead, or use {NODE_SELECTOR_STRATEGY}, which selects the domains beforehand."
             ),
         });
     }

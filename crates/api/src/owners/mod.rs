@@ -10,12 +10,14 @@ pub mod gang_mode;
 mod ganged_owners;
 pub mod job;
 pub mod job_set;
+pub mod job_set_topology;
 pub mod leader_worker_set;
 pub mod requests;
 
 mod reference;
 mod short_name;
 mod start_order;
+mod template_topology;
 
 pub use gang_mode::GangMode;
 pub use ganged_owners::{GangedOwners, GroupApi, ProviderName};
@@ -42,6 +44,8 @@ pub mod event_reasons {
     pub const TOO_MANY_GROUPS: &str = "TooManyGroups";
     /// The gang settings are invalid.
     pub const INVALID_GANG_MODE: &str = "InvalidGangMode";
+    /// The topology of a gang is invalid, or differs between its pods.
+    pub const INVALID_TOPOLOGY: &str = "InvalidTopology";
     /// With exclusive topology pods are created only after others are bound, so they cannot form a gang.
     pub const EXCLUSIVE_TOPOLOGY: &str = "ExclusiveTopology";
 }

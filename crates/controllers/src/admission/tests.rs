@@ -90,6 +90,36 @@ fn job_templates_of_set_get_gang_scope() {
 }
 
 #[test]
+fn exclusive_topology_of_gangs_is_taken_over() {
+    let (by_job_set, by_muster) = ("alpha.jobset.sigs.k8s.io/exclusive-topology", "muster.dev/exclusive-topology");
+    let exclusive = |mode: &str| {
+        let mut set = job_set(mode);
+        set["metadata"]["annotations"][by_job_set] = json!("rack");
+        set["spec"]["replicatedJobs"][1]["template"]["metadata"] = json!({"annotations": {by_job_set: "block"}});
+        set["spec"]["replicatedJobs"].as_array_mut().unwrap().remove(0);
+        set
+    };
+    let whole = patched(SETS.0, SETS.1, &exclusive("Gang"), &Value::Null);
+    let of_job = &whole["spec"]["replicatedJobs"][0]["template"]["metadata"]["annotations"];
+    for (annotations, value) in [(&whole["metadata"]["annotations"], "rack"), (of_job, "block")] {
+        assert_eq!((&annotations[by_job_set], &annotations[by_muster]), (&Value::Null, &json!(value)));
+    }
+    // An update by `kubectl apply` writes JobSet's annotation again.
+    assert_eq!(patched(SETS.0, SETS.1, &exclusive("Gang"), &whole)["metadata"], whole["metadata"]);
+    // Without a gang it is JobSet's, and so it is with selectors that are written beforehand.
+    let mut selected = exclusive("Gang");
+    selected["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = json!("true");
+    for set in [exclusive("Off"), selected] {
+        let kept = patched(SETS.0, SETS.1, &set, &Value::Null);
+        assert_eq!(kept["metadata"]["annotations"][by_job_set], "rack");
+    }
+    // Kubernetes' own groups cannot say it.
+    let native = Some(NativeVersion::V1beta1);
+    let answer = review_in(native, SETS.0, SETS.1, &exclusive("Gang"), &Value::Null);
+    assert!(answer["status"]["message"].as_str().unwrap().contains("[\"block\"] is not supported"), "{answer}");
+}
+
+#[test]
 fn invalid_set_and_change_of_mode_are_denied() {
     assert!(denied(SETS.0, SETS.1, &job_set("All"), &Value::Null).contains("Off, Gang"));
     assert!(denied(SETS.0, SETS.1, &job_set("Off"), &job_set("Gang")).contains("cannot be changed"));

@@ -3,6 +3,7 @@
 //! They are made and compared in the internal form of the native API. Fields that a server or other writers fill in are ignored when objects are compared. Must not depend on the caches.
 
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::group_topology::Topology;
 use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, PREEMPTION_COST};
 use muster_api::native::NativeVersion;
 use muster_api::native::pod_group::{PodGroupSpec, WorkloadReference};
@@ -90,8 +91,20 @@ pub(super) fn workload(set: &JobSet, gangs: &Gangs, native: Option<NativeVersion
     let (later, cost) = (later_pods(gangs, native).filter(|_| is_inline), cost(gangs).filter(|_| is_inline));
     let spec = encode(WorkloadSpec { controller_ref: Some(reference), pod_group_templates: templates }, native);
     let modes = workload_modes(&decode(&spec, native), gangs, native);
+    let spec = if native.is_none() { with_topology(spec, gangs) } else { spec };
     let annotations = [(LATER_PODS, later), (DISRUPTION_MODE, modes), (PREEMPTION_COST, cost)];
     object(set, &gangs.workload, kind, annotations, &spec)
+}
+
+/// The same Workload with the topology of its groups.
+fn with_topology(mut spec: Value, gangs: &Gangs) -> Value {
+    for group in spec["podGroups"].as_array_mut().into_iter().flatten() {
+        let gang = gangs.groups.iter().find(|gang| group["name"] == gang.name.as_str());
+        if let Some(gang) = gang.filter(|gang| !gang.topology.is_empty()) {
+            group["topology"] = json!(gang.topology.iter().map(Topology::written).collect::<Vec<_>>());
+        }
+    }
+    spec
 }
 
 /// Whether the groups of a set are parts of its Workload, not objects of their own.

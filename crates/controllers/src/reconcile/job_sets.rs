@@ -46,6 +46,9 @@ pub(crate) fn reconcile(state: &State, (namespace, name): &Key) -> Plan {
     let unused = reconciler.unused_workload(gangs.as_ref());
     let unused = unused.map(|note| object_event(&regarding, true, "UserWorkloadUnused", note));
     let Some(gangs) = gangs else { return Plan::of(reconciler.delete_all().into_iter().chain(unused).collect()) };
+    if let Err(error) = gangs.check_topology(reconciler.native.is_some()) {
+        return Plan::of(vec![warning_event(regarding, error)]);
+    }
     let mut writes = Vec::new();
     if gangs.is_split {
         let note = "The set asks for one gang of all its pods, but its Jobs start one after another: each replicated Job is a gang instead.";

@@ -1,6 +1,7 @@
 //! Reconciles the PodGroup of a Job: created when the Job is a gang, with a minimum that follows the Job.
 
 use kube::core::{ApiResource, DynamicObject};
+use muster_api::group_topology::Topology;
 use muster_api::keys::annotations::{DISRUPTION_MODE, PREEMPTION_COST};
 use muster_api::owners::job::{self, JobGang};
 use muster_api::selector::Labels;
@@ -83,11 +84,20 @@ fn correction(gang: &JobGang, minimum: i64, group: &DynamicObject) -> Option<Val
     if spec["policy"]["gang"]["minCount"].as_i64() != Some(minimum) {
         patch["spec"]["policy"]["gang"]["minCount"] = json!(minimum);
     }
+    // Without annotations on the Job, what is written in the group stays.
+    if !gang.topology.is_empty() && spec["topology"] != topology(gang) {
+        patch["spec"]["topology"] = topology(gang);
+    }
     let mode = disruption::annotation(spec, gang.disruption_mode);
     let annotations = group.metadata.annotations.as_ref();
     group_annotations::correct(&mut patch, annotations, DISRUPTION_MODE, mode.as_deref());
     group_annotations::correct(&mut patch, annotations, PREEMPTION_COST, cost(gang).as_deref());
     (patch != json!({})).then_some(patch)
+}
+
+/// The topology domains that the pods share.
+fn topology(gang: &JobGang) -> Value {
+    json!(gang.topology.iter().map(Topology::written).collect::<Vec<_>>())
 }
 
 /// The annotation with the cost of evicting the gang.
@@ -98,6 +108,9 @@ fn cost(gang: &JobGang) -> Option<String> {
 fn object(job: &Job, gang: &JobGang, minimum: i64, resource: &ApiResource) -> Value {
     let mode = gang.disruption_mode.as_str();
     let mut spec = json!({"policy": {"gang": {"minCount": minimum}}, "disruptionMode": mode});
+    if !gang.topology.is_empty() {
+        spec["topology"] = topology(gang);
+    }
     if !gang.priority_class_name.is_empty() {
         spec["priorityClassName"] = json!(gang.priority_class_name);
     }

@@ -32,6 +32,8 @@ pub(crate) enum ClusterEvent {
         /// The group that could not be evicted as a whole while the pod was there, and until when it could not.
         blocked: Option<(GroupId, Millis)>,
     },
+    /// A pod of a group that excludes others from its topology domains has left one, or such a group does not any more.
+    ExclusiveDomainLeft,
     /// The requirements of a pod changed.
     PodClassChanged(PodId),
     /// The labels of a namespace changed, and with them which selectors match the pods on these nodes.

@@ -229,6 +229,12 @@ impl Group {
         }
     }
 
+    /// Whether it excludes other groups from its topology domains.
+    pub(crate) fn excludes_others(&self) -> bool {
+        let topology = self.definition.last().and_then(|spec| spec.topology.as_deref());
+        topology.is_some_and(|topology| topology.exclusive.is_some())
+    }
+
     /// Whether the group starts with its minimum or not at all.
     pub(crate) fn is_gang(&self) -> bool {
         self.rules.iter().any(|rule| rule.min_member > 0)

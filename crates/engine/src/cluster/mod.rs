@@ -68,6 +68,8 @@ pub(crate) struct Cluster {
     groups_by_key: BTreeMap<GroupKey, GroupId>,
     /// Groups with placed members that take less than their `minResources`.
     debtors: BTreeSet<GroupId>,
+    /// Groups that exclude others from their topology domains, as far as their objects say so now.
+    exclusive: BTreeSet<GroupId>,
     /// By namespace and name.
     pub(crate) budgets: BTreeMap<(String, String), BudgetSpec>,
     pub(crate) topology: Topology,
@@ -323,6 +325,7 @@ impl Cluster {
         if let Some(node) = old.node().filter(|node| state.node() != Some(*node)) {
             let blocked = self.pod(id).group.zip(self.pod(id).not_evictable_before());
             self.events.push(ClusterEvent::AssignedPodDeleted { node, blocked });
+            self.note_exclusive_domain_left(id);
         }
         if matches!(old, PodState::Assumed(_)) {
             self.release_volumes_for_others(id);
@@ -394,6 +397,14 @@ impl Cluster {
         if let Some(old) = old {
             self.remove_node_if_unused(old);
             self.events.push(ClusterEvent::NominationCleared(old));
+            self.note_exclusive_domain_left(id);
+        }
+    }
+
+    /// The group of this pod may have left a domain that it had for itself.
+    fn note_exclusive_domain_left(&mut self, id: PodId) {
+        if self.pod(id).group.is_some_and(|group| self.exclusive.contains(&group)) {
+            self.events.push(ClusterEvent::ExclusiveDomainLeft);
         }
     }
 
@@ -540,9 +551,16 @@ impl Cluster {
         let group = self.group_mut(id);
         let (mode, old) = (spec.disruption_mode, group.definition.last().map(|old| old.disruption_mode));
         group.set_rules(spec.rules());
+        let was_exclusive = group.excludes_others();
         group.definition = Definition::Current(spec);
         group.changes += 1;
+        let is_exclusive = group.excludes_others();
         self.recount(id);
+        if is_exclusive {
+            self.exclusive.insert(id);
+        } else if was_exclusive {
+            self.events.push(ClusterEvent::ExclusiveDomainLeft);
+        }
         if old != Some(mode) {
             self.events.push(ClusterEvent::DisruptionModeChanged(id));
         }
@@ -559,6 +577,9 @@ impl Cluster {
         group.set_rules(spec.rules());
         group.definition = Definition::Stamped { spec, decided_ms };
         group.changes += 1;
+        if group.excludes_others() {
+            self.exclusive.insert(id);
+        }
         self.recount(id);
     }
 
@@ -588,7 +609,14 @@ impl Cluster {
         let group = self.groups.remove(id.0).expect("a group in use exists");
         self.groups_by_key.remove(&group.key);
         self.debtors.remove(&id);
+        self.exclusive.remove(&id);
         true
+    }
+
+    /// The groups that exclude others from their topology domains, each with the label of these.
+    pub(crate) fn exclusive_groups(&self) -> impl Iterator<Item = (GroupId, &str)> {
+        let key = |id: &GroupId| self.group(*id).definition.last()?.topology.as_deref()?.exclusive_key();
+        self.exclusive.iter().filter_map(move |id| Some((*id, key(id)?)))
     }
 
     /// Counts all members again, after the rules changed.

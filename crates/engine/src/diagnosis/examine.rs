@@ -35,6 +35,10 @@ pub(crate) fn explain_no_fit(
         let view = filter::view(cluster, id, priority);
         let reasons = filter::failure_reasons(pod_class, node, &view);
         reserved_only += u32::from(matches!(reasons[..], [Reason::Reserved]));
+        if reasons.is_empty() {
+            *counts.entry(Rejection::PartOfGroup).or_default() += 1;
+            continue;
+        }
         let distance = distance(cluster, pod_class, id, &view.load, &reasons);
         if let Some(distance) = distance
             && nearest.is_none_or(|(best, _)| distance < best)

@@ -280,6 +280,9 @@ pub enum Rejection {
     Reserved,
     /// The node is not in the topology domain that comes closest.
     OtherDomain,
+    /// The node has room for the pod, but its domain not for the part of the group that has to be there, or not for it
+    /// beside the other parts.
+    PartOfGroup,
     /// The node refused the bind recently.
     RefusedBind,
 }
@@ -384,6 +387,51 @@ pub struct DomainGap {
     pub outside: u32,
     /// How many nodes lack one of the labels.
     pub without_label: u32,
+    /// What the parts of the group lack, if they have to share domains or to be spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<PartsGap>,
+    /// How many domains other groups have for themselves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub closed: u32,
+}
+
+/// What the parts of a group lack in the domain that comes closest, or in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartsGap {
+    /// Whether all parts have to be in one domain of the key of the gap.
+    pub in_one_domain: bool,
+    /// The slices, if there are any.
+    pub slices: Option<SlicesGap>,
+    /// The domains to spread over, if there are any.
+    pub spread: Option<SpreadGap>,
+}
+
+/// Slices that do not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlicesGap {
+    /// The label of which the members of a slice have to share the value.
+    pub key: String,
+    /// How many members that are.
+    pub size: u32,
+    /// How many slices are to be placed.
+    pub needed: u32,
+    /// How many fit.
+    pub fit: u32,
+    /// The most members for which one domain has room.
+    pub largest: u32,
+}
+
+/// Domains to spread over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SpreadGap {
+    /// The label of the domains.
+    pub key: String,
+    /// At least so many.
+    pub min: u32,
+    /// At most so many.
+    pub max: u32,
+    /// How many are used or have room.
+    pub with_room: u32,
 }
 
 /// A resource of which there is too little for the `minResources` of a group.

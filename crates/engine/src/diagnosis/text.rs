@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Bottleneck, Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, MemberKind, Preemption, Proof,
-    Rejection, ResourceGap, Shortfall, TiedClaim, Victims, Waiting,
+    Bottleneck, Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, MemberKind, PartsGap, Preemption, Proof,
+    Rejection, ResourceGap, Shortfall, SlicesGap, SpreadGap, TiedClaim, Victims, Waiting,
 };
 use crate::model::pod::RefusalKind;
 
@@ -40,6 +40,7 @@ impl Display for Rejection {
             Self::ExistingPodAntiAffinity => f.write_str("node(s) didn't satisfy existing pods anti-affinity rules"),
             Self::Features => f.write_str("node(s) didn't match Pod's required features"),
             Self::Reserved => f.write_str("node(s) were reserved for a group that has waited too long"),
+            Self::PartOfGroup => f.write_str("node(s) were in a domain that cannot take its part of the group"),
             Self::OtherDomain => f.write_str("node(s) were in another topology domain or in none"),
             Self::RefusedBind => f.write_str("node(s) refused the bind a moment ago"),
             Self::TooManyPods => f.write_str("Too many pods"),
@@ -273,16 +274,29 @@ impl Display for Bottleneck {
 
 impl Display for DomainGap {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self { key, path, domains, held, outside, without_label } = self;
-        if path.is_empty() {
+        let Self { key, path, domains, held, outside, without_label, parts, closed } = self;
+        let in_one = parts.as_ref().is_none_or(|parts| parts.in_one_domain);
+        if in_one && path.is_empty() && *closed > 0 {
+            write!(f, "They have to share a domain of {key}, and other groups have the only {closed} for themselves.")?;
+        } else if in_one && path.is_empty() {
             return write!(f, "They have to share a domain of {key}, and no node has the labels for one.");
+        } else if in_one {
+            let path = path.join("/");
+            if *held {
+                write!(f, "They have to be in domain {path} of {key}, where members of the group are.")?;
+            } else {
+                let plural = if *domains == 1 { "" } else { "s" };
+                write!(f, "They have to share a domain of {key}: of {domains} domain{plural}, {path} comes closest.")?;
+            }
         }
-        let path = path.join("/");
-        if *held {
-            write!(f, "They have to be in domain {path} of {key}, where members of the group are.")?;
-        } else {
-            let plural = if *domains == 1 { "" } else { "s" };
-            write!(f, "They have to share a domain of {key}: of {domains} domain{plural}, {path} comes closest.")?;
+        if let Some(parts) = parts {
+            write!(f, "{}{parts}", if in_one { " " } else { "" })?;
+        }
+        match *closed {
+            0 => {}
+            _ if path.is_empty() && in_one => {}
+            1 => f.write_str(" Another group has 1 domain for itself.")?,
+            closed => write!(f, " Other groups have {closed} domains for themselves.")?,
         }
         match *outside {
             0 => {}
@@ -294,6 +308,28 @@ impl Display for DomainGap {
             1 => f.write_str(" 1 node is in no domain, as it lacks a label."),
             nodes => write!(f, " {nodes} nodes are in no domain, as they lack a label."),
         }
+    }
+}
+
+impl Display for PartsGap {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Some(SlicesGap { key, size, needed, fit, largest }) = &self.slices {
+            write!(f, "Every {size} of them have to share a domain of {key}: ")?;
+            match fit {
+                0 => write!(f, "the largest has room for {largest}.")?,
+                fit => write!(f, "there is room for {fit} of {needed} such slices.")?,
+            }
+        }
+        if let Some(SpreadGap { key, min, max, with_room }) = &self.spread {
+            let space = if self.slices.is_some() { " " } else { "" };
+            match (min, max) {
+                (0 | 1, max) => write!(f, "{space}They have to be in at most {max} domains of {key}")?,
+                (min, &u32::MAX) => write!(f, "{space}They have to be in at least {min} domains of {key}")?,
+                (min, max) => write!(f, "{space}They have to be in {min} to {max} domains of {key}")?,
+            }
+            write!(f, ", and {with_room} have room.")?;
+        }
+        Ok(())
     }
 }
 

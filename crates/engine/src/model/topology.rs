@@ -48,6 +48,87 @@ pub struct GroupTopology {
     /// Which of several domains is chosen.
     #[serde(default)]
     pub choice: DomainChoice,
+    /// The members are divided into slices, each of which must be in one domain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slices: Option<Slices>,
+    /// Over how many domains the members must be spread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub spread: Option<DomainSpread>,
+    /// The level of whose domains no other group may use one that this group uses, if it excludes others from the same
+    /// label. At the level of the slices, each slice has a domain of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclusive: Option<usize>,
+    /// What happens when there is no room for a member in the domains that others decide.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub when_full: WhenFull,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+/// Slices of a group: so many members are in one domain. Members with a rank are divided by it; the last slice may be
+/// smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slices {
+    /// The level.
+    pub level: usize,
+    /// The number of members of a slice.
+    pub size: u32,
+}
+
+impl Slices {
+    /// The slice of a member by its rank. Members of different owners, such as the Jobs of a set, are never in one.
+    pub(crate) fn of_rank(&self, rank: u64) -> (u64, u64) {
+        (rank >> 32, (rank & u64::from(u32::MAX)) / u64::from(self.size.max(1)))
+    }
+}
+
+/// How many domains of a level the members use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DomainSpread {
+    /// The level.
+    pub level: usize,
+    /// At least so many, as far as there are members.
+    pub min: u32,
+    /// At most so many.
+    pub max: u32,
+}
+
+/// What happens when there is no room for a member in the domains that the other members decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhenFull {
+    /// It waits.
+    #[default]
+    Wait,
+    /// The whole group is evicted, if it can start elsewhere.
+    Move,
+}
+
+/// What is said about one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LevelRule {
+    /// All members share a domain, of which other groups may be excluded.
+    Required {
+        /// Whether they are.
+        exclusive: bool,
+    },
+    /// All members should share a domain.
+    Preferred,
+    /// Every so many members share a domain.
+    Slices {
+        /// How many.
+        size: u32,
+        /// Whether each slice has a domain of its own.
+        exclusive: bool,
+    },
+    /// The members use at least and at most so many domains.
+    Spread {
+        /// At least.
+        min: u32,
+        /// At most.
+        max: u32,
+    },
 }
 
 /// Which domain is chosen if several can hold the group. Of equal ones, the first by the values of the labels.
@@ -73,20 +154,51 @@ pub struct RankDistance {
 impl GroupTopology {
     /// The constraint of label keys in the order of levels, widest first, each with whether it is required.
     pub fn of(constraints: impl IntoIterator<Item = (String, bool)>) -> Option<Self> {
-        let (levels, required): (Vec<String>, Vec<bool>) = constraints.into_iter().unzip();
-        if levels.is_empty() {
-            return None;
+        let rule = |required| if required { LevelRule::Required { exclusive: false } } else { LevelRule::Preferred };
+        Self::of_rules(constraints.into_iter().map(|(key, required)| (key, rule(required))))
+    }
+
+    /// The constraint of label keys in the order of levels, widest first. Of two rules of one kind the narrower one
+    /// counts, as what is required of a level holds for wider ones.
+    pub fn of_rules(rules: impl IntoIterator<Item = (String, LevelRule)>) -> Option<Self> {
+        let (levels, rules): (Vec<String>, Vec<LevelRule>) = rules.into_iter().unzip();
+        let mut topology = Self::without_constraint(&levels)?;
+        for (level, rule) in rules.into_iter().enumerate() {
+            match rule {
+                LevelRule::Required { exclusive } => {
+                    topology.required = Some(level);
+                    topology.exclusive = topology.exclusive.or(exclusive.then_some(level));
+                }
+                LevelRule::Preferred => topology.preferred = Some(level),
+                LevelRule::Slices { size, exclusive } => {
+                    topology.slices = Some(Slices { level, size });
+                    topology.exclusive = topology.exclusive.or(exclusive.then_some(level));
+                }
+                LevelRule::Spread { min, max } => topology.spread = Some(DomainSpread { level, min, max }),
+            }
         }
-        let narrowest = |kind| required.iter().rposition(|is_required| *is_required == kind);
-        let required = narrowest(true);
-        // What is required of a narrower level holds for the wider ones.
-        let preferred = narrowest(false).filter(|preferred| Some(*preferred) > required);
-        Some(Self { levels, required, preferred, choice: DomainChoice::default() })
+        topology.preferred = topology.preferred.filter(|preferred| Some(*preferred) > topology.required);
+        Some(topology)
     }
 
     /// Whether it says where members are to be; otherwise only the order of their ranks matters.
     pub(crate) fn is_constraint(&self) -> bool {
-        self.required.is_some() || self.preferred.is_some()
+        self.preferred.is_some() || self.must_be_met()
+    }
+
+    /// Whether members may have to wait for it.
+    pub(crate) fn must_be_met(&self) -> bool {
+        self.required.is_some() || self.slices.is_some() || self.spread.is_some() || self.exclusive.is_some()
+    }
+
+    /// Whether what fits into a domain is more than the sum over its nodes.
+    pub(crate) fn is_structured(&self) -> bool {
+        self.slices.is_some() || self.spread.is_some() || self.exclusive.is_some()
+    }
+
+    /// The label of whose domains it excludes other groups.
+    pub(crate) fn exclusive_key(&self) -> Option<&str> {
+        self.exclusive.and_then(|level| self.levels.get(level)).map(String::as_str)
     }
 
     /// The same constraint on the tree of these levels, or of well-known ones, if all of its keys are levels there in this
@@ -101,11 +213,15 @@ impl GroupTopology {
     /// No constraint on the tree of these levels: only the order of ranks matters.
     pub(crate) fn without_constraint(levels: &[String]) -> Option<Self> {
         let levels = levels.to_vec();
-        (!levels.is_empty()).then_some(Self {
+        (!levels.is_empty()).then(|| Self {
             levels,
             required: None,
             preferred: None,
             choice: DomainChoice::default(),
+            slices: None,
+            spread: None,
+            exclusive: None,
+            when_full: WhenFull::default(),
         })
     }
 
@@ -119,6 +235,10 @@ impl GroupTopology {
             required: self.required.map(|level| positions[level]),
             preferred: self.preferred.map(|level| positions[level]),
             choice: self.choice,
+            slices: self.slices.map(|slices| Slices { level: positions[slices.level], ..slices }),
+            spread: self.spread.map(|spread| DomainSpread { level: positions[spread.level], ..spread }),
+            exclusive: self.exclusive.map(|level| positions[level]),
+            when_full: self.when_full,
         })
     }
 }

@@ -98,7 +98,12 @@ pub(crate) fn place_what_fits(
     request: &PlacementRequest,
 ) -> Vec<usize> {
     let order = bounds::hardest_first(transaction, cache, request);
-    greedy::fill(transaction, cache, request, &order);
+    if request.has_structure() {
+        let any = PlacementRequest { needs: vec![0; request.needs.len()], ..request.clone() };
+        domains::place(transaction, cache, &any, 0);
+    } else {
+        greedy::fill(transaction, cache, request, &order);
+    }
     order
 }
 

@@ -40,6 +40,10 @@ pub(crate) struct TopologyRequest {
     pub(crate) wanted: Arc<GroupTopology>,
     /// The nodes of the members that are placed already, one entry for each member.
     pub(crate) held: Vec<NodeId>,
+    /// Their ranks, in the same order.
+    pub(crate) held_ranks: Vec<Option<u64>>,
+    /// The pods of other groups that exclude others from domains of the same label, as this one does.
+    pub(crate) rivals: Vec<PodId>,
 }
 
 /// A request to place pods together.
@@ -62,9 +66,14 @@ impl PlacementRequest {
         self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.has_avoided_nodes()
     }
 
-    /// Whether all pods have to be in one domain.
-    pub(crate) fn needs_one_domain(&self) -> bool {
-        self.topology.as_ref().is_some_and(|topology| topology.wanted.required.is_some())
+    /// Whether domains decide if it can be placed.
+    pub(crate) fn is_bound_to_domains(&self) -> bool {
+        self.topology.as_ref().is_some_and(|topology| topology.wanted.must_be_met())
+    }
+
+    /// Whether more than the room of its domain decides if it can be placed there.
+    pub(crate) fn has_structure(&self) -> bool {
+        self.topology.as_ref().is_some_and(|topology| topology.wanted.is_structured())
     }
 
     /// Whether a node may be used.

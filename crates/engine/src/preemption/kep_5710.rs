@@ -114,7 +114,9 @@ impl Kep5710<'_, '_> {
         let fits = nodes
             .filter_map(|node| Some((node, placed.get(&node)?)))
             .all(|(node, classes)| classes.iter().all(|class| self.still_fits(node, *class)));
-        if !fits || !self.group_still_passes_inter_pod_filters() {
+        let nodes = || placed.keys().copied();
+        let is_open = placement::domains::are_open(self.transaction.cluster(), self.cache, self.request, nodes());
+        if !fits || !is_open || !self.group_still_passes_inter_pod_filters() {
             self.transaction.rollback_to(savepoint);
             return false;
         }

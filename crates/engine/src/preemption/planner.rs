@@ -208,7 +208,9 @@ pub(super) fn capacity_for<'c>(
 
 /// Whether capacity adds up over nodes: identical pods without required inter-pod terms.
 pub(super) fn capacity_is_additive(cluster: &Cluster, request: &PlacementRequest) -> bool {
-    request.has_one_class() && !request.lots.iter().any(|lot| cluster.has_required_inter_pod_terms(lot.class))
+    request.has_one_class()
+        && !request.has_structure()
+        && !request.lots.iter().any(|lot| cluster.has_required_inter_pod_terms(lot.class))
 }
 
 /// The cheapest set of victims that any algorithm finds, and whether it is proven optimal.

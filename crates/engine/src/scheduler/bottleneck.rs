@@ -21,7 +21,7 @@ impl Engine {
         verdict: Verdict,
     ) -> Option<Box<Bottleneck>> {
         let is_proven = verdict == Verdict::Impossible && !request.has_avoided_nodes();
-        if !is_proven || request.has_one_class() || request.needs_one_domain() {
+        if !is_proven || request.has_one_class() || request.is_bound_to_domains() {
             return None;
         }
         let aside = self.set_aside_for(id);

@@ -238,6 +238,9 @@ impl Engine {
                 loss.eviction_at = planned;
             }
         }
+        if loss.is_none() {
+            self.moves.remove(&id);
+        }
         if let Some(confirmed) = self.cluster.group_mut(id).lifecycle.confirmed_mut() {
             confirmed.loss = loss;
         }
@@ -250,6 +253,12 @@ impl Engine {
         if group.lifecycle.loss().is_none_or(|loss| loss.eviction_at != Some(due)) {
             return;
         }
+        self.give_up_members(id);
+    }
+
+    /// Deletes all members, so that the group starts as a whole again.
+    pub(super) fn give_up_members(&mut self, id: GroupId) {
+        let group = self.cluster.group(id);
         let minimum = u32::try_from(group.min_total()).unwrap_or(u32::MAX);
         let scheduled = group.total().scheduled();
         let members: Vec<PodId> = group.members.iter().map(|(_, member)| *member).collect();

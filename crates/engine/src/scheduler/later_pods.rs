@@ -67,7 +67,7 @@ impl Stage {
 
     /// The same, if that is one request: a group that has to be in one domain does not say where other groups are.
     pub(super) fn together_with(&self, request: &PlacementRequest) -> Option<PlacementRequest> {
-        let elsewhere = request.needs_one_domain() && self.parts.iter().any(|part| part.joins_other);
+        let elsewhere = request.is_bound_to_domains() && self.parts.iter().any(|part| part.joins_other);
         (!elsewhere).then(|| self.added_to(request))
     }
 

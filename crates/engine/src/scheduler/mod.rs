@@ -9,8 +9,10 @@ mod binding;
 mod bottleneck;
 mod evaluation;
 mod eviction;
+mod exclusive_domains;
 mod found_members;
 mod gang_start;
+mod group_move;
 mod group_states;
 mod kept_room;
 mod later_pods;
@@ -83,6 +85,8 @@ pub(crate) enum Timer {
     SpareEnd(PodId),
     /// A degraded gang has not replaced its members in time.
     EvictDegraded(GroupId),
+    /// A degraded gang has had no room in its domains for a while.
+    MoveGroup(GroupId),
     /// A diagnosis has lasted long enough to be reported.
     Report(Entity),
     /// The reservation of a starving gang ends.
@@ -124,6 +128,8 @@ pub struct Engine {
     stand_ins_made: u64,
     /// The classes of the later pods of parked groups, which are among their shapes.
     parked_later: BTreeMap<GroupId, Vec<ClassId>>,
+    /// When groups are moved that have no room in their domains.
+    moves: BTreeMap<GroupId, Millis>,
     /// By namespace.
     vain_reservations: BTreeMap<String, VainReservations>,
     now: Millis,
@@ -212,6 +218,7 @@ impl Engine {
             kept_rooms: KeptRooms::default(),
             stand_ins_made: 0,
             parked_later: BTreeMap::new(),
+            moves: BTreeMap::new(),
             vain_reservations: BTreeMap::new(),
             now: 0,
             last_attempt: None,
@@ -337,6 +344,7 @@ impl Engine {
                 Timer::Unmark(pod) => self.unmark(pod),
                 Timer::SpareEnd(pod) => self.cluster.record(ClusterEvent::PodPreemptible(pod)),
                 Timer::EvictDegraded(group) => self.evict_degraded(group, due),
+                Timer::MoveGroup(group) => self.move_group(group, due),
                 Timer::ReservationEnd => self.reservation_expired(due),
                 Timer::KeptRoomEnd => self.kept_rooms_expired(),
                 Timer::Report(entity) => {

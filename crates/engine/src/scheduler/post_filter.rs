@@ -52,7 +52,7 @@ impl Engine {
                 if let Some((_, stage)) = self.further_stage_gap(id, &request) {
                     self.release(stage);
                     Err(NoPlan::LaterPods)
-                } else if self.config.preemption.delayed || request.needs_one_domain() {
+                } else if self.config.preemption.delayed || request.is_bound_to_domains() {
                     let later = self.later_beside(id);
                     let plan = self.plan_for_group(id, &request, later.as_ref());
                     if let Some(later) = later {
@@ -109,7 +109,7 @@ impl Engine {
         let is_surplus = self.cluster.group(id).is_gang() && request.needs_total() == 0;
         let is_beyond = is_surplus && !self.config.preemption.beyond_minimum;
         // A pod that preempts for itself does not know the domain.
-        if !self.config.preemption.delayed && !request.needs_one_domain() {
+        if !self.config.preemption.delayed && !request.is_bound_to_domains() {
             return if is_beyond { Err(Preemption::BeyondMinimum) } else { self.preempt_per_pod(id, request) };
         }
         let places = self.planned_places(id, request, later);
@@ -124,7 +124,7 @@ impl Engine {
         }
         self.check_preemption_delay(entity)?;
         // Whether there is a plan depends on the domains as well.
-        let is_general = request.has_one_class() && !request.needs_one_domain();
+        let is_general = request.has_one_class() && !request.is_bound_to_domains();
         let shape = request.lots.first().map(|lot| (lot.class, request.priority)).filter(|_| is_general);
         let needed = request.needs_total().max(1);
         if let Some(why) = shape.and_then(|shape| self.unschedulable.no_plan(&self.cluster, shape, needed)) {
@@ -235,8 +235,7 @@ impl Engine {
             places.clear();
         }
         // Labels may have changed since.
-        let nodes = places.iter().map(|(_, node)| *node);
-        if !placement::domains::allows(&self.cluster, &mut self.cache, request, nodes) {
+        if !placement::domains::allows(&self.cluster, &mut self.cache, request, &places) {
             places.clear();
         }
         places

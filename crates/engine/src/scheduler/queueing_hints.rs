@@ -16,6 +16,7 @@ use crate::cluster::storage::{Storage, StorageDemand};
 use crate::filter;
 use crate::model::budget::BudgetSpec;
 use crate::model::ids::{ClaimId, GroupId, NodeId, PodId};
+use crate::model::topology::GroupTopology;
 use crate::placement;
 use crate::queue::{Entity, PodShape};
 
@@ -26,11 +27,14 @@ impl Engine {
     /// Handles all events since the last call, in order.
     pub(super) fn handle_events(&mut self) {
         // Many pods of one node may have gone at once.
-        let mut handled = BTreeSet::new();
+        let (mut handled, mut domain_left) = (BTreeSet::new(), false);
         for event in self.cluster.take_events() {
             if let ClusterEvent::NominationCleared(node) = event
                 && !handled.insert(node)
             {
+                continue;
+            }
+            if matches!(event, ClusterEvent::ExclusiveDomainLeft) && std::mem::replace(&mut domain_left, true) {
                 continue;
             }
             self.handle_event(event);
@@ -65,6 +69,7 @@ impl Engine {
                     self.activate_for_unblocked_group(group);
                 }
             }
+            ClusterEvent::ExclusiveDomainLeft => self.activate_for_exclusive_domain(),
             ClusterEvent::PodClassChanged(pod) => {
                 let Some(pod) = self.cluster.pod_if_any(pod) else { return };
                 self.activate_for_nodes(pod.state.node().into_iter().chain(pod.nominated));
@@ -130,7 +135,7 @@ impl Engine {
         for id in groups {
             let spec = self.cluster.group(id).definition.current();
             let topology = spec.and_then(|spec| spec.topology.as_deref());
-            if topology.is_some_and(|topology| topology.required.is_some()) {
+            if topology.is_some_and(GroupTopology::must_be_met) {
                 self.queue.activate_parked(Entity::Group(id), self.now);
             }
         }

@@ -290,6 +290,7 @@ impl Engine {
         self.record_wait_for_nodes(entity, preemption);
         self.queue.move_to(entity, QueueState::Parked { shapes: shapes(request, later), retry_at });
         self.parked(id, &request.needs);
+        self.consider_move(id);
         self.report_group(id, Diagnosis::GroupUnschedulable(failure.shortfall), failure.members);
         if let Some(family) = self.family_of(id) {
             self.review_kept_room(&family);
@@ -337,15 +338,18 @@ impl Engine {
         let group = self.cluster.group(id);
         let wanted = group.definition.current()?.topology.clone()?;
         if !wanted.is_constraint() {
-            return Some(Arc::new(TopologyRequest { wanted, held: Vec::new() }));
+            let none = (Vec::new(), Vec::new(), Vec::new());
+            return Some(Arc::new(TopologyRequest { wanted, held: none.0, held_ranks: none.1, rivals: none.2 }));
         }
         let stays = |pod: &PodId| {
             let member = self.cluster.pod(*pod);
             !member.is_leaving() && group.excluded.get(pod) != Some(&Exclusion::Former)
         };
-        let placed = group.members.iter().map(|(_, pod)| *pod).filter(stays);
-        let held = placed.filter_map(|pod| self.cluster.pod(pod).state.node()).collect();
-        Some(Arc::new(TopologyRequest { wanted, held }))
+        let placed = group.members.iter().map(|(_, pod)| *pod).filter(stays).map(|pod| self.cluster.pod(pod));
+        let placed = placed.filter_map(|pod| Some((pod.state.node()?, pod.rank)));
+        let (held, held_ranks) = placed.unzip();
+        let rivals = self.rivals(id, &wanted);
+        Some(Arc::new(TopologyRequest { wanted, held, held_ranks, rivals }))
     }
 
     pub(super) fn steps_max(&self, entity: Entity) -> u64 {

@@ -13,11 +13,14 @@ use crate::cluster::Cluster;
 use crate::cluster::transaction::Transaction;
 use crate::command::MemberVerdict;
 use crate::diagnosis::{
-    Closest, Diagnosis, DomainGap, FitError, KINDS_MAX, KindShortfall, Preemption, Proof, Shortfall, claims, examine,
+    Closest, Diagnosis, DomainGap, FitError, KINDS_MAX, KindShortfall, PartsGap, Preemption, Proof, Shortfall,
+    SlicesGap, SpreadGap, claims, examine,
 };
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
+use crate::model::topology::GroupTopology;
 use crate::placement::cache::Cache;
+use crate::placement::domains::PartsFit;
 use crate::placement::{self, PlacementRequest, Verdict, Within};
 use crate::preemption::NoPlan;
 use crate::queue::PodShape;
@@ -143,7 +146,7 @@ impl Engine {
         // With affinity to each other, how many fit depends on where the first is placed.
         // How many fit into one domain is another question.
         if !request.has_one_class()
-            || request.needs_one_domain()
+            || request.is_bound_to_domains()
             || is_nominated
             || placement::may_gain_feasible_nodes(&self.cluster, class)
             || !self.set_aside_for(id).is_empty()
@@ -221,14 +224,15 @@ impl Engine {
 
     /// The domain in which the most members of a group fit, if they have to share one.
     fn closest_domain(&mut self, id: GroupId, request: &PlacementRequest) -> Option<(DomainGap, Option<Within>)> {
-        let wanted = &request.topology.as_ref()?.wanted;
-        let key = wanted.levels[wanted.required?].clone();
+        let wanted = request.topology.as_ref()?.wanted.clone();
         let aside = self.set_aside_for(id);
         let transaction = view_for_group(&mut self.cluster, request, &aside);
         let closest = placement::domains::closest(transaction.cluster(), &mut self.cache, request)?;
         let path = |within: &Within| within.tree.path(within.domain).iter().map(ToString::to_string).collect();
         let gap = DomainGap {
-            key,
+            key: wanted.levels[closest.level].clone(),
+            parts: closest.parts.map(|parts| parts_gap(&wanted, parts)),
+            closed: closest.closed as u32,
             path: closest.within.as_ref().map_or_else(Vec::new, path),
             domains: closest.domains as u32,
             held: closest.held,
@@ -250,7 +254,7 @@ impl Engine {
     /// Places as many members as possible: how many of each lot fit, and what rejects the others after that.
     fn evaluate_group(&mut self, id: GroupId, request: &PlacementRequest) -> Evaluation {
         let (aside, reserved_for_others) = (self.set_aside_for(id), self.reserved_for_others(id));
-        let cacheable = request.has_one_class() && aside.is_empty() && !request.needs_one_domain();
+        let cacheable = request.has_one_class() && aside.is_empty() && !request.is_bound_to_domains();
         let mut transaction = view_for_group(&mut self.cluster, request, &aside);
         let cacheable = cacheable && transaction.is_unchanged();
         let order = placement::place_what_fits(&mut transaction, &mut self.cache, request);
@@ -282,6 +286,24 @@ impl Engine {
         }
         Evaluation { fits, fits_if_not_reserved, kinds }
     }
+}
+
+/// What the parts of a group lack.
+fn parts_gap(wanted: &GroupTopology, fit: PartsFit) -> PartsGap {
+    let slices = wanted.slices.map(|slices| SlicesGap {
+        key: wanted.levels[slices.level].clone(),
+        size: slices.size,
+        needed: fit.slices.0 as u32,
+        fit: fit.slices.1 as u32,
+        largest: fit.largest as u32,
+    });
+    let spread = wanted.spread.map(|spread| SpreadGap {
+        key: wanted.levels[spread.level].clone(),
+        min: spread.min,
+        max: spread.max,
+        with_room: fit.spread as u32,
+    });
+    PartsGap { in_one_domain: wanted.required.is_some(), slices, spread }
 }
 
 /// How many members of a group fit.

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use muster_engine::diagnosis::{Preemption, ResourceGap, Waiting};
 use muster_engine::model::class::ClassSpec;
-use muster_engine::model::group::{DegradedPolicy, GroupKey};
+use muster_engine::model::group::{DegradedPolicy, GroupKey, GroupSpec};
 use muster_engine::model::labels::Labels;
 use muster_engine::model::node::NodeSpec;
 use muster_engine::model::pod::{Phase, PodName, PodSpec};
 use muster_engine::model::taint::Effect;
+use muster_engine::model::topology::{GroupTopology, WhenFull};
 use muster_engine::{Command, Diagnosis, Engine, NodeView, Subject};
 
 use crate::domain_checker;
@@ -88,7 +89,10 @@ pub(crate) fn check_command(fake: &FakeCluster, command: &Command) {
 /// Whether a pod belongs to a group that is evicted when it is degraded.
 fn is_evicted_when_degraded(fake: &FakeCluster, pod: &PodSpec) -> bool {
     let Some(key) = pod.membership.as_ref().map(|membership| &membership.group) else { return false };
-    let group = fake.groups.get(key).filter(|group| group.degraded_policy == DegradedPolicy::Evict);
+    let moves =
+        |group: &GroupSpec| group.topology.as_ref().is_some_and(|topology| topology.when_full == WhenFull::Move);
+    let group = fake.groups.get(key);
+    let group = group.filter(|group| group.degraded_policy == DegradedPolicy::Evict || moves(group));
     group.is_some_and(|group| fake.histories.is_below(key, group, &fake.shown))
 }
 
@@ -388,6 +392,13 @@ fn check_has_no_room(fake: &FakeCluster, pod: &PodSpec) {
         return;
     }
     let needed = (shortfall.minimum.saturating_sub(shortfall.held) as usize).max(1);
+    let is_in_parts = |topology: &GroupTopology| {
+        topology.slices.is_some() || topology.spread.is_some() || topology.exclusive.is_some()
+    };
+    // What fits in parts is compared with brute force in `random_parts`.
+    if group.spec().and_then(|spec| spec.topology.as_deref()).is_some_and(is_in_parts) {
+        return;
+    }
     let topology = group.spec().and_then(|spec| spec.topology.as_deref());
     let room = match topology.and_then(|topology| Some((topology, topology.required?))) {
         Some((topology, level)) => {

@@ -426,7 +426,9 @@ impl Run {
         for number in 0..2 + self.random.below(4) {
             self.names += 1;
             let name = format!("p{}", self.names);
+            let rank = self.topology.as_mut().filter(|_| number > 0).map(|random| random.below(8) as u64);
             self.fake.pod_with(&name, &group, 1, |pod| {
+                pod.rank = rank;
                 pod.class = class.clone();
                 pod.labels.clone_from(&labels);
                 if let Some(membership) = pod.membership.as_mut().filter(|_| has_subsets) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use muster_engine::model::inter_pod::{InterPodConstraints, PodSelector, PodTerm, PreferredPodTerm, SpreadTerm};
 use muster_engine::model::labels::{LabelOperator, Requirement};
-use muster_engine::model::topology::GroupTopology;
+use muster_engine::model::topology::{GroupTopology, LevelRule, WhenFull};
 use muster_oracle::random::Random;
 
 use crate::inter_pod_affinity;
@@ -58,12 +58,21 @@ fn evenly(random: &mut Random, PodTerm { pods, topology_key }: PodTerm) -> Sprea
 
 /// A topology constraint on one or two labels, of which some nodes lack one.
 pub(crate) fn topology(random: &mut Random) -> Option<Arc<GroupTopology>> {
-    let constraints = match random.below(5) {
-        0 => vec![("zone", true)],
-        1 => vec![("zone", false)],
-        2 => vec![("zone", true), ("host", false)],
-        3 => vec![("host", true)],
+    let all = LevelRule::Required { exclusive: random.chance(20) };
+    let slices = LevelRule::Slices { size: 2, exclusive: random.chance(20) };
+    let min = 1 + random.below(2) as u32;
+    let spread = LevelRule::Spread { min, max: min + random.below(2) as u32 };
+    let rules = match random.below(8) {
+        0 => vec![("zone", all)],
+        1 => vec![("zone", LevelRule::Preferred)],
+        2 => vec![("zone", all), ("host", LevelRule::Preferred)],
+        3 => vec![("host", all)],
+        4 => vec![("zone", LevelRule::Preferred), ("host", slices)],
+        5 => vec![("zone", slices)],
+        6 => vec![("host", spread)],
         _ => return None,
     };
-    GroupTopology::of(constraints.into_iter().map(|(key, required)| (key.to_owned(), required))).map(Arc::new)
+    let topology = GroupTopology::of_rules(rules.into_iter().map(|(key, rule)| (key.to_owned(), rule)))?;
+    let when_full = if random.chance(20) { WhenFull::Move } else { WhenFull::Wait };
+    Some(Arc::new(GroupTopology { when_full, ..topology }))
 }

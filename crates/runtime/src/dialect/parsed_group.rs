@@ -6,11 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::group as written;
+use muster_api::group_topology::{DomainPolicy, TopologyRule};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
 use muster_engine::model::group::{DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset};
-use muster_engine::model::topology::GroupTopology;
+use muster_engine::model::topology::{GroupTopology, LevelRule, WhenFull};
 
 use super::group_error::GroupError;
 
@@ -141,7 +142,7 @@ impl ParsedGroup {
             }),
             disruption_mode: disruption_mode(group.disruption_mode),
             schedule_timeout_ms: None,
-            topology: topology(&group.topology),
+            topology: topology(group),
             min_resources,
             later: Vec::new(),
             degraded_policy: match group.degraded_policy {
@@ -155,9 +156,19 @@ impl ParsedGroup {
     }
 }
 
-fn topology(constraints: &[written::Topology]) -> Option<Arc<GroupTopology>> {
-    let is_required = |one: &written::Topology| one.mode == written::TopologyMode::Required;
-    GroupTopology::of(constraints.iter().map(|one| (one.key.clone(), is_required(one)))).map(Arc::new)
+fn topology(group: &written::Group) -> Option<Arc<GroupTopology>> {
+    let rule = |rule: TopologyRule| match rule {
+        TopologyRule::Required { exclusive } => LevelRule::Required { exclusive },
+        TopologyRule::Preferred => LevelRule::Preferred,
+        TopologyRule::Slices { size, exclusive } => LevelRule::Slices { size, exclusive },
+        TopologyRule::Spread { min, max } => LevelRule::Spread { min, max },
+    };
+    let topology = GroupTopology::of_rules(group.topology.iter().map(|one| (one.key.clone(), rule(one.rule))))?;
+    let when_full = match group.domain_policy {
+        DomainPolicy::Wait => WhenFull::Wait,
+        DomainPolicy::Move => WhenFull::Move,
+    };
+    Some(Arc::new(GroupTopology { when_full, ..topology }))
 }
 
 fn disruption_mode(mode: written::DisruptionMode) -> DisruptionMode {

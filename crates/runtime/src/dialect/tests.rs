@@ -224,11 +224,21 @@ fn volcano_tasks_are_subsets_and_unsupported_fields_are_rejected() {
         (json!({"minMember": 1, "minTaskMember": {"w": -3}}), GroupErrorKind::Invalid, "spec.minTaskMember[w]: -3"),
         (json!({"minMember": 1, "queue": "gpu"}), GroupErrorKind::Unsupported, "spec.queue: \"gpu\""),
         (
-            json!({"minMember": 1, "networkTopology": {"mode": "hard"}}),
+            json!({"minMember": 1, "networkTopology": {"mode": "hard", "highestTierAllowed": 2}}),
             GroupErrorKind::Unsupported,
-            "spec.networkTopology",
+            "spec.networkTopology.highestTierAllowed: 2",
         ),
-        (json!({"minMember": 1, "networkTopology": {}}), GroupErrorKind::Unsupported, "spec.networkTopology"),
+        // Hard is the default.
+        (
+            json!({"minMember": 1, "networkTopology": {"highestTierName": "rack"}}),
+            GroupErrorKind::Unsupported,
+            "spec.networkTopology.highestTierName: \"rack\"",
+        ),
+        (
+            json!({"minMember": 1, "networkTopology": {"mode": "firm"}}),
+            GroupErrorKind::Invalid,
+            "spec.networkTopology.mode: \"firm\"",
+        ),
         (
             json!({"minMember": 1, "subGroupPolicy": [{"name": "a"}]}),
             GroupErrorKind::Unsupported,
@@ -241,12 +251,13 @@ fn volcano_tasks_are_subsets_and_unsupported_fields_are_rejected() {
     let quotas = json!({"count/pods": "3", "requests.cpu": "2", "limits.memory": "1Gi", "cpu": "2"});
     let groups = object(&Volcano, &json!({"minMember": 1, "minResources": quotas}), &json!({})).groups.unwrap();
     assert_eq!(groups[0].1.min_resources, [("cpu".to_owned(), 2000)].into());
-    let soft = object(&Volcano, &json!({"minMember": 1, "networkTopology": {"mode": "soft"}}), &json!({}));
-    assert!(
-        soft.ignored_fields.len() == 1 && soft.ignored_fields[0].starts_with("spec.networkTopology"),
-        "{:?}",
-        soft.ignored_fields
-    );
+    // A hard mode without a tier says nothing.
+    for topology in [json!({"mode": "soft", "highestTierAllowed": 1}), json!({"mode": "hard"}), json!({})] {
+        let group = object(&Volcano, &json!({"minMember": 1, "networkTopology": topology}), &json!({}));
+        assert!(group.groups.is_ok(), "{topology}");
+        let ignored = &group.ignored_fields;
+        assert!(ignored.len() == 1 && ignored[0].starts_with("spec.networkTopology"), "{ignored:?}");
+    }
 }
 
 #[test]

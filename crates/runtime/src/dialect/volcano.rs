@@ -91,9 +91,7 @@ fn parse(spec: &PodGroupSpec) -> Result<ParsedGroup, GroupError> {
             path.child("queue").invalid(&spec.queue, "is not supported yet: there are no queues but \"default\"");
         return Err(GroupError::unsupported_because(&error));
     }
-    if !spec.network_topology.is_null() && !is_soft(&spec.network_topology) {
-        return Err(GroupError::unsupported("spec.networkTopology", &spec.network_topology));
-    }
+    network_topology(&spec.network_topology, &path.child("networkTopology"))?;
     if let Some(first) = spec.sub_group_policy.first() {
         return Err(GroupError::unsupported("spec.subGroupPolicy[0]", first));
     }
@@ -155,6 +153,22 @@ fn policy(spec: &PodGroupSpec, path: &FieldPath<'_>) -> Result<Policy, GroupErro
     Ok(Policy::Subsets(subsets))
 }
 
+/// Refuses a hard limit of tiers: tiers are those of HyperNodes, which are not read. Without a tier a hard mode says
+/// nothing, as in Volcano.
+fn network_topology(topology: &Value, path: &FieldPath<'_>) -> Result<(), GroupError> {
+    if !matches!(topology["mode"].as_str(), None | Some("" | "hard" | "soft")) {
+        return Err(path.child("mode").invalid(&topology["mode"], "must be hard or soft").into());
+    }
+    let tier = ["highestTierAllowed", "highestTierName"].into_iter().find(|field| !topology[*field].is_null());
+    match tier.filter(|_| !is_soft(topology)) {
+        None => Ok(()),
+        Some(field) => {
+            let reason = "is not supported: HyperNodes are not read. A PodGroup of muster.dev can name node labels";
+            Err(GroupError::unsupported_because(&path.child(field).invalid(&topology[field], reason)))
+        }
+    }
+}
+
 fn is_soft(topology: &Value) -> bool {
     topology["mode"] == "soft"
 }
@@ -166,7 +180,8 @@ fn ignored_fields(object: &PodGroup) -> Vec<String> {
         let path = FieldPath::Root("metadata.annotations");
         path.key(WAITING_TIME_ANNOTATION).invalid(time, "is ignored: the group is queued by priority and age")
     });
-    let topology = Some(&object.spec.network_topology).filter(|topology| is_soft(topology)).map(|topology| {
+    // With a hard limit the group is refused.
+    let topology = Some(&object.spec.network_topology).filter(|topology| !topology.is_null()).map(|topology| {
         FieldPath::Root("spec.networkTopology").invalid(topology, "is ignored: nodes are chosen without it")
     });
     waiting_time.into_iter().chain(topology).map(|error| error.to_string()).collect()

@@ -105,7 +105,7 @@ fn reason(rejection: &Rejection) -> (&'static str, String) {
         Rejection::ExistingPodAntiAffinity => {
             ("InterPodAffinity", "node(s) didn't satisfy existing pods anti-affinity rules")
         }
-        Rejection::Reserved | Rejection::OtherDomain | Rejection::RefusedBind => {
+        Rejection::Reserved | Rejection::OtherDomain | Rejection::PartOfGroup | Rejection::RefusedBind => {
             ("Muster", "a reason that kube-scheduler does not have")
         }
     };

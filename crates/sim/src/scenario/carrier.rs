@@ -162,7 +162,7 @@ impl Form {
     fn unsupported(self) -> &'static [Feature] {
         match self {
             Form::PodGroup => &[],
-            Form::Workload => &[Feature::Subsets, Feature::Timeout, Feature::Topology],
+            Form::Workload => &[Feature::Subsets, Feature::Timeout],
             Form::Native(_) => &[Feature::Subsets, Feature::DesiredCount, Feature::Timeout],
             Form::NativeWorkload(_) => &[
                 Feature::Subsets,

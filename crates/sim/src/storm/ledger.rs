@@ -239,9 +239,19 @@ impl Ledger {
         if let Some(why) = self.state.why_not_bound_with_volumes(&pod, &node) {
             violations.push(format!("{name} is bound to {node}: {why}"));
         }
+        violations.extend(self.other_pool(&pod, &node));
         for violation in violations {
             self.report_violation(&violation);
         }
+    }
+
+    /// A group that has to be in one pool never leaves it. Where another scheduler binds members is not known at once.
+    fn other_pool(&self, pod: &Pod, node: &str) -> Option<String> {
+        let (key, node) = (pod.group.as_ref()?, self.state.nodes.get(node)?);
+        let pools = self.state.open_pools(key, &pod.uid)?;
+        let is_ours = self.state.members(key).all(|member| member.ours);
+        let text = || format!("{} is bound in pool {}, its group is in {pools:?}", pod.name, node.pool);
+        (is_ours && !pools.contains(&node.pool.as_str())).then(text)
     }
 
     /// A pod is preempted only while a pod of higher priority is nominated.

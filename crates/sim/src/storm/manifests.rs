@@ -121,12 +121,14 @@ pub(super) enum GroupPlan {
     Subsets(Vec<(String, u64)>),
 }
 
-/// The priority of a group and how it is disrupted.
+/// The priority of a group, how it is disrupted, and whether it is in one place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Preemptibility {
     pub(super) class: Option<&'static str>,
     /// Its disruption mode is the whole group.
     pub(super) whole: bool,
+    /// All members have to be on nodes of one pool.
+    pub(super) one_pool: bool,
 }
 
 impl Preemptibility {
@@ -137,6 +139,9 @@ impl Preemptibility {
         };
         if let Some(class) = self.class {
             of_group["priorityClassName"] = class.into();
+        }
+        if self.one_pool {
+            of_group["topology"] = json!([{"key": "pool", "mode": "Required"}]);
         }
         if self.whole {
             of_group["disruptionMode"] = if kind == Kind::Native { json!({"all": {}}) } else { json!("PodGroup") };

@@ -68,6 +68,9 @@ fn expected_reasons(state: &ServerState, pod: &Pod) -> &'static [&'static str] {
         return if fits { &["to be bound: it fits"] } else { UNSCHEDULABLE };
     };
     let Some(policy) = state.policy(key) else { return &["WaitingForGroup"] };
+    if let Some(pools) = state.open_pools(key, "") {
+        return expected_in_one_pool(state, (key, policy), pod, &pools);
+    }
     let Policy::Gang(minimums) = policy else {
         // A basic group holds back no pod.
         return if fits { &["to be bound: it fits"] } else { UNSCHEDULABLE };
@@ -84,6 +87,37 @@ fn expected_reasons(state: &ServerState, pod: &Pod) -> &'static [&'static str] {
         Missing::Eligibility => &["WaitingForGroup", "SchedulerError"],
         Missing::Capacity(Some(true)) => &["to be bound: its gang fits"],
         Missing::Capacity(_) => &["Unschedulable", "CoschedulingNotMeetMinMember"],
+    }
+}
+
+/// The reasons of a member of a group that has to be in one of these pools.
+fn expected_in_one_pool(
+    state: &ServerState,
+    (key, policy): (&GroupKey, &Policy),
+    pod: &Pod,
+    pools: &[&str],
+) -> &'static [&'static str] {
+    const WAITING: &[&str] = &["Unschedulable", "CoschedulingNotMeetMinMember"];
+    let in_pool = |pod: &Pod, pool: &str| {
+        let is_open = pod.pool.as_ref().is_none_or(|own| own == pool);
+        is_open.then(|| Pod { pool: Some(pool.to_owned()), ..pod.clone() })
+    };
+    let fits = |counts: fn(&Pod) -> bool| {
+        let free = FreeCapacity::of(state, counts);
+        pools.iter().any(|pool| in_pool(pod, pool).is_some_and(|pod| free.node_for(&pod).is_some()))
+    };
+    let Policy::Gang(minimums) = policy else {
+        return if fits(|_| true) { &["to be bound: it fits"] } else { WAITING };
+    };
+    if !minimums.iter().any(|(subset, _)| belongs_to(pod, subset, minimums.len())) {
+        return &["WaitingForGroup"];
+    }
+    match find_missing(state, key, minimums) {
+        Missing::Nothing if fits(|_| true) => &["to be bound: it fits"],
+        Missing::Members if held_back(state, key) => &["WaitingForMembers", "WaitingForGroup", "SchedulerError"],
+        Missing::Members => &["WaitingForMembers"],
+        Missing::Eligibility => &["WaitingForGroup", "SchedulerError"],
+        Missing::Nothing | Missing::Capacity(_) => WAITING,
     }
 }
 

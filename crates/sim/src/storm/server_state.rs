@@ -146,6 +146,8 @@ pub(super) struct Object {
     pub(super) uid: String,
     /// The groups inside it; one without a name if the object is the group.
     pub(super) policies: Vec<(String, Policy)>,
+    /// The members of each group have to be on nodes of one pool.
+    pub(super) one_pool: bool,
     pub(super) generation: i64,
     pub(super) status: Value,
 }
@@ -249,6 +251,20 @@ impl ServerState {
     pub(super) fn policy(&self, key: &GroupKey) -> Option<&Policy> {
         let object = self.objects.get(&(key.kind, key.object.clone()))?;
         object.policies.iter().find(|(name, _)| *name == key.group).map(|(_, policy)| policy)
+    }
+
+    /// The pools that members of a group may be bound in, if all of them have to be in one: those in which the most are, of
+    /// pods other than this one.
+    pub(super) fn open_pools(&self, key: &GroupKey, except: &str) -> Option<Vec<&str>> {
+        self.objects.get(&(key.kind, key.object.clone())).filter(|object| object.one_pool)?;
+        let mut pools: BTreeMap<&str, usize> = self.nodes.values().map(|node| (node.pool.as_str(), 0)).collect();
+        for member in self.members(key).filter(|pod| pod.is_placed() && pod.uid != except) {
+            if let Some(node) = self.nodes.get(&member.node) {
+                *pools.entry(node.pool.as_str()).or_default() += 1;
+            }
+        }
+        let most = pools.values().copied().max().unwrap_or(0);
+        Some(pools.into_iter().filter(|(_, count)| *count == most).map(|(pool, _)| pool).collect())
     }
 
     /// The minimum of each subset and how many of its members count towards it.
@@ -422,6 +438,7 @@ fn group_object(kind: Kind, object: &Value) -> Object {
     Object {
         uid: text(&object["metadata"]["uid"]),
         policies,
+        one_pool: [&spec["topology"], &spec["podGroups"][0]["topology"]].into_iter().any(Value::is_array),
         generation: object["metadata"]["generation"].as_i64().unwrap_or(0),
         status: object["status"].clone(),
     }

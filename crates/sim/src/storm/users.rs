@@ -120,6 +120,8 @@ impl Users {
             class: self.random.per_mille(450).then_some("high"),
             // Muster's own basic groups have no disruption mode.
             whole: self.random.per_mille(400) && (kind == Kind::Native || !matches!(plan, GroupPlan::Basic)),
+            // The server drops the topology of native groups.
+            one_pool: self.random.per_mille(300) && kind != Kind::Native,
         };
         let group = UserGroup {
             preemptibility,

@@ -2,14 +2,20 @@
 //!
 //! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements without
 //! inter-pod terms that is exact: `choice` takes the best domain without trying any, and `split` spreads the pods over
-//! the fewest narrower domains. Other groups are tried domain by domain, in the order of that bound. `ranks` then hands
-//! the places to the pods in the order of their ranks.
+//! the fewest narrower domains. Other groups are tried domain by domain, in the order of that bound. `slices` divides
+//! a group of which parts have to share domains, `assignment` and `structure` place them; `exclusive` finds the domains
+//! that other groups have for themselves. `ranks` then hands the places to the pods in the order of their ranks.
 
+mod assignment;
 mod choice;
+mod exclusive;
 mod ranks;
 mod rooms;
+mod slices;
 mod split;
+mod structure;
 mod tree;
+mod verification;
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -54,6 +60,19 @@ impl Target {
         }
     }
 
+    /// Those of them that no other group has for itself.
+    fn open_domains(&self, cluster: &Cluster, request: &PlacementRequest) -> Vec<DomainId> {
+        let closed = exclusive::closed_domains(cluster, &self.tree, &self.topology);
+        let mut domains = self.domains(request);
+        domains.retain(|domain| !exclusive::is_closed(&self.tree, &closed, *domain));
+        domains
+    }
+
+    /// Whether parts of the group have domains of their own.
+    fn has_parts(&self) -> bool {
+        self.topology.wanted.slices.is_some() || self.topology.wanted.spread.is_some()
+    }
+
     fn best_first(
         &self,
         cluster: &Cluster,
@@ -85,7 +104,7 @@ pub(super) fn place(
         super::place_freely(transaction, cache, request, steps_max)
     };
     if verdict == Verdict::Placed {
-        ranks::assign(transaction, savepoint, request, &target.tree);
+        ranks::assign(transaction, savepoint, request, &target);
     }
     verdict
 }
@@ -98,7 +117,10 @@ fn place_in_domains(
     target: &Target,
     steps_max: u64,
 ) -> Verdict {
-    let domains = target.domains(request);
+    if target.has_parts() {
+        return structure::place(transaction, cache, request, target, steps_max);
+    }
+    let domains = target.open_domains(transaction.cluster(), request);
     let rooms = target.best_first(transaction.cluster(), cache, request, domains);
     if is_exact(transaction.cluster(), request) {
         match rooms.first().filter(|best| best.may_hold_minimum) {
@@ -133,7 +155,8 @@ fn place_alike(
     let parts = match target.preferred_depth() {
         Some(depth) => {
             let start = narrowest_that_holds(target, rooms, best.domain, pods, depth);
-            split::split(&target.tree, rooms, start, pods, depth, &target.topology.held)
+            let room = |domain| (rooms.room(domain), 0);
+            split::split(&target.tree, &room, start, pods, depth, &target.topology.held)
         }
         None => vec![(best.domain, pods)],
     };
@@ -280,8 +303,10 @@ pub(crate) fn rank_distance(
 /// Where a group that does not fit comes closest.
 #[derive(Clone, Debug)]
 pub(crate) struct Closest {
-    /// The domain; `None` if no node has the label.
+    /// The domain; `None` if no node has the label, or if other groups have all domains for themselves.
     pub(crate) within: Option<Within>,
+    /// The level of which that is a domain.
+    pub(crate) level: usize,
     /// How many domains it may use.
     pub(crate) domains: usize,
     /// Whether members that are placed already decide the domain.
@@ -290,24 +315,52 @@ pub(crate) struct Closest {
     pub(crate) outside: usize,
     /// How many nodes are in no domain.
     pub(crate) without_label: usize,
+    /// How many domains other groups have for themselves.
+    pub(crate) closed: usize,
+    /// What its parts lack.
+    pub(crate) parts: Option<PartsFit>,
 }
 
-/// The domain in which the most pods of a group fit, if it has to be in one.
+/// How far the parts of a group fit into the domain that comes closest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PartsFit {
+    /// How many slices there are to place, and how many whole ones fit.
+    pub(crate) slices: (usize, usize),
+    /// The most pods that fit into one domain of slices.
+    pub(crate) largest: usize,
+    /// How many domains that are to be spread over have room for a slice, with those that are used already.
+    pub(crate) spread: usize,
+}
+
+/// The domain in which the most pods of a group fit, if it has to be in one or its parts have to.
 pub(crate) fn closest(cluster: &Cluster, cache: &mut Cache, request: &PlacementRequest) -> Option<Closest> {
     let target = Target::of(cluster, cache, request)?;
-    let depth = target.topology.wanted.required? + 1;
-    let domains = target.domains(request);
-    let count = domains.len();
-    let rooms = target.best_first(cluster, cache, request, domains);
-    let best = rooms.iter().max_by_key(|room| (room.pods, Reverse(room.domain))).map(|room| room.domain);
-    let held = &target.topology.held;
-    let labelled: usize = target.tree.at_depth(depth).iter().map(|domain| target.tree.nodes(*domain).len()).sum();
+    let wanted = &target.topology.wanted;
+    let narrowest = wanted.slices.map(|slices| slices.level).or(wanted.spread.map(|spread| spread.level));
+    let level = wanted.required.or(narrowest)?;
+    let domains = target.open_domains(cluster, request);
+    let closed = exclusive::closed_domains(cluster, &target.tree, &target.topology);
+    let (count, held) = (domains.len(), &target.topology.held);
+    let labelled =
+        |depth: usize| target.tree.at_depth(depth).iter().map(|domain| target.tree.nodes(*domain).len()).sum();
+    let parts = target.has_parts().then(|| structure::closest(cluster, cache, request, &target, (&domains, &closed)));
+    let best = match parts.as_ref().and_then(Option::as_ref) {
+        Some((domain, _)) => Some(*domain),
+        None => {
+            let rooms = target.best_first(cluster, cache, request, domains);
+            rooms.iter().max_by_key(|room| (room.pods, Reverse(room.domain))).map(|room| room.domain)
+        }
+    };
     let outside = |domain: DomainId| held.iter().filter(|node| !target.tree.contains(domain, **node)).count();
+    let labelled: usize = labelled(narrowest.unwrap_or(level).max(level) + 1);
     Some(Closest {
+        level,
         domains: count,
-        held: choice::domain_of_most(&target.tree, held, depth).is_some(),
+        held: wanted.required.is_some() && choice::domain_of_most(&target.tree, held, level + 1).is_some(),
         outside: best.map_or(0, outside),
         without_label: target.tree.nodes(DomainId::ROOT).len() - labelled,
+        closed: closed.len(),
+        parts: parts.flatten().map(|(_, parts)| parts),
         within: best.map(|domain| Within { tree: target.tree.clone(), domain }),
     })
 }
@@ -321,15 +374,36 @@ pub(crate) fn required(cluster: &Cluster, cache: &mut Cache, request: &Placement
     Some(rooms.iter().map(|room| Within { tree: target.tree.clone(), domain: room.domain }).collect())
 }
 
-/// Whether these nodes are in one domain of the required level, the one of the members that are placed.
+/// Whether pods may be at these places: in one domain of the required level, the one of the members that are placed, and
+/// as slices and spread ask for.
 pub(crate) fn allows(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    places: &[(PodId, NodeId)],
+) -> bool {
+    let Some((_, first)) = places.first() else { return true };
+    if let Some(required) = required(cluster, cache, request) {
+        let domain = required.into_iter().find(|within| within.contains(*first));
+        if !domain.is_some_and(|within| places.iter().all(|(_, node)| within.contains(*node))) {
+            return false;
+        }
+    }
+    let Some(target) = Target::of(cluster, cache, request).filter(|_| request.has_structure()) else { return true };
+    verification::allows(cluster, &target, places)
+}
+
+/// Whether no other group has the domains of these nodes for itself.
+pub(crate) fn are_open(
     cluster: &Cluster,
     cache: &mut Cache,
     request: &PlacementRequest,
     mut nodes: impl Iterator<Item = NodeId>,
 ) -> bool {
-    let Some(first) = nodes.next() else { return true };
-    let Some(required) = required(cluster, cache, request) else { return true };
-    let domain = required.into_iter().find(|within| within.contains(first));
-    domain.is_some_and(|within| nodes.all(|node| within.contains(node)))
+    if request.topology.as_ref().is_none_or(|topology| topology.wanted.exclusive.is_none()) {
+        return true;
+    }
+    let Some(target) = Target::of(cluster, cache, request) else { return true };
+    let closed = exclusive::closed_domains(cluster, &target.tree, &target.topology);
+    nodes.all(|node| target.tree.narrowest(node).is_some_and(|at| !exclusive::is_closed(&target.tree, &closed, at)))
 }

@@ -6,14 +6,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::request::PlacementRequest;
-use super::tree::Tree;
+use super::tree::{DomainId, Tree};
+use super::{Target, slices};
 use crate::cluster::Cluster;
 use crate::cluster::transaction::{Savepoint, Transaction};
 use crate::model::ids::{ClassId, NodeId, PodId};
 use crate::model::topology::RankDistance;
 
-/// Exchanges the places of pods of one class that were placed since a savepoint.
-pub(super) fn assign(transaction: &mut Transaction<'_>, since: Savepoint, request: &PlacementRequest, tree: &Tree) {
+/// Exchanges the places of pods of one class that were placed since a savepoint; those of a slice stay in its domain.
+pub(super) fn assign(transaction: &mut Transaction<'_>, since: Savepoint, request: &PlacementRequest, target: &Target) {
+    let tree = &target.tree;
+    let depth = target.topology.wanted.slices.map(|_| slices::unit_depth(target));
     let rank = |transaction: &Transaction<'_>, pod: PodId| transaction.cluster().pod(pod).rank;
     let placed: Vec<_> = transaction.placed_since(since).collect();
     if placed.iter().all(|(pod, _)| rank(transaction, *pod).is_none()) {
@@ -22,9 +25,10 @@ pub(super) fn assign(transaction: &mut Transaction<'_>, since: Savepoint, reques
     // A pod that a node refused has no free choice of places.
     let bound = request.lots.iter().filter(|lot| !lot.avoid.is_empty()).flat_map(|lot| lot.pods.iter().copied());
     let bound: BTreeSet<PodId> = bound.collect();
-    let mut by_class: BTreeMap<ClassId, Vec<usize>> = BTreeMap::new();
-    for (index, (pod, _)) in placed.iter().enumerate().filter(|(_, (pod, _))| !bound.contains(pod)) {
-        by_class.entry(transaction.cluster().pod(*pod).class).or_default().push(index);
+    let mut by_class: BTreeMap<(ClassId, Option<DomainId>), Vec<usize>> = BTreeMap::new();
+    for (index, (pod, node)) in placed.iter().enumerate().filter(|(_, (pod, _))| !bound.contains(pod)) {
+        let domain = depth.and_then(|depth| tree.domain_at(*node, depth));
+        by_class.entry((transaction.cluster().pod(*pod).class, domain)).or_default().push(index);
     }
     let mut ordered = placed.clone();
     for indices in by_class.values() {

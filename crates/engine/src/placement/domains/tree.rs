@@ -121,18 +121,23 @@ impl Tree {
 
     /// The domains with this number of labels, in the order of their paths.
     pub(crate) fn at_depth(&self, depth: usize) -> Vec<DomainId> {
+        self.level(depth).map(|index| DomainId(index as u32)).collect()
+    }
+
+    /// The indices of the domains with this number of labels.
+    fn level(&self, depth: usize) -> Range<usize> {
         let first = self.domains.partition_point(|domain| domain.depth < depth);
-        let end = self.domains.partition_point(|domain| domain.depth <= depth);
-        (first..end).map(|index| DomainId(index as u32)).collect()
+        first..self.domains.partition_point(|domain| domain.depth <= depth)
     }
 
     /// The domains at a depth within a domain, itself included, in the order of their paths.
     pub(crate) fn within_at_depth(&self, domain: DomainId, depth: usize) -> Vec<DomainId> {
         let range = self.range(domain);
-        let mut inside = self.at_depth(depth);
-        inside.truncate(inside.partition_point(|id| self.range(*id).end <= range.end));
-        inside.drain(..inside.partition_point(|id| self.range(*id).start < range.start));
-        inside
+        let level = self.level(depth);
+        let of_level = &self.domains[level.clone()];
+        let first = level.start + of_level.partition_point(|domain| domain.nodes.start < range.start);
+        let end = level.start + of_level.partition_point(|domain| domain.nodes.end <= range.end);
+        (first..end).map(|index| DomainId(index as u32)).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -177,6 +182,11 @@ impl Tree {
             domain = self.domains[domain.index()].parent;
         }
         (self.depth(domain) == depth).then_some(domain)
+    }
+
+    /// The domain around a domain at a depth, or itself.
+    pub(super) fn ancestor_at(&self, domain: DomainId, depth: usize) -> Option<DomainId> {
+        self.ancestors(domain).find(|around| self.depth(*around) == depth)
     }
 
     /// The levels up to the narrowest domain that two nodes share; 0 for one node.
