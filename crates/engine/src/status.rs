@@ -263,6 +263,10 @@ fn scheduled<'e>(group: &'e Group, status: &GroupStatus<'e>, standing: Option<&'
         _ if status.spec.is_some() && !group.is_gang() && status.counts.scheduled > 0 => {
             standing.filter(waits).map_or(ScheduledStatus::Scheduled, ScheduledStatus::ScheduledPartly)
         }
+        // Of a tree that has started, only a further part can wait.
+        Some(diagnosis @ Diagnosis::Waiting(_)) if group.has_started_tree() => {
+            ScheduledStatus::ScheduledPartly(diagnosis)
+        }
         Some(diagnosis) => ScheduledStatus::Reported(diagnosis),
         None if has_started && group.is_gang() && group.has_reached_minimum() => ScheduledStatus::Started,
         None => missing(group).filter(|_| !has_started).map_or(ScheduledStatus::Unchanged, ScheduledStatus::Incomplete),

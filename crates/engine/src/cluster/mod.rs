@@ -539,7 +539,7 @@ impl Cluster {
     pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
         let group = self.group_mut(id);
         let (mode, old) = (spec.disruption_mode, group.definition.last().map(|old| old.disruption_mode));
-        group.set_rules(spec.rules());
+        group.set_policy(&spec.policy);
         group.definition = Definition::Current(spec);
         group.changes += 1;
         self.recount(id);
@@ -556,7 +556,7 @@ impl Cluster {
     pub(crate) fn set_stamped_definition(&mut self, id: GroupId, spec: GroupSpec, decided_ms: Millis) {
         let group = self.group_mut(id);
         debug_assert!(!group.definition.was_seen(), "an object that was seen says more than a stamp");
-        group.set_rules(spec.rules());
+        group.set_policy(&spec.policy);
         group.definition = Definition::Stamped { spec, decided_ms };
         group.changes += 1;
         self.recount(id);

@@ -116,6 +116,20 @@ pub enum Waiting {
     },
     /// All placed members of the group are to be evicted: a member that joined now would be left alone.
     Leaving,
+    /// The group is a part of a tree, and the object of its parent, or of a group above that, does not exist.
+    Parent {
+        /// The missing group.
+        parent: String,
+    },
+    /// A group of the tree has fewer child groups than it needs.
+    Groups {
+        /// The group; empty if it is the root.
+        group: String,
+        /// Child groups that exist.
+        have: u32,
+        /// Child groups that it needs.
+        need: u32,
+    },
     /// Members are held back by scheduling gates.
     Gates {
         /// How many.

@@ -118,6 +118,13 @@ impl Display for Waiting {
                      podManagementPolicy Parallel."
                 )
             }
+            Self::Parent { parent } => write!(f, "Waiting for the parent group {parent}: no such object."),
+            Self::Groups { group, have, need } if group.is_empty() => {
+                write!(f, "Waiting for groups: {have} of {need} are there.")
+            }
+            Self::Groups { group, have, need } => {
+                write!(f, "Waiting for groups of {group}: {have} of {need} are there.")
+            }
             Self::Leaving => f.write_str("The group is being preempted; its waiting pods are considered after that."),
             Self::Gates { gated: 1, example } => write!(f, "Waiting for the scheduling gates of pod {example}."),
             Self::Gates { gated, example } => {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Millis;
 use super::class::ClassSpec;
 use super::topology::{GroupTopology, as_list};
+use super::tree::GroupTree;
 
 /// The identity of a group. Two dialects may use the same name, so the origin is part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +48,8 @@ pub enum Policy {
     },
     /// All or nothing, with a minimum for each kind of member.
     Subsets(Vec<Subset>),
+    /// All or nothing, the root of a tree of groups: its leaves are the subsets.
+    Tree(Arc<GroupTree>),
 }
 
 impl Policy {
@@ -57,7 +60,13 @@ impl Policy {
             Self::Gang { min_count } => one(*min_count),
             Self::Basic { .. } => one(0),
             Self::Subsets(subsets) => subsets.clone(),
+            Self::Tree(tree) => tree.rules(),
         }
+    }
+
+    /// The tree, if it is the root of one.
+    pub fn tree(&self) -> Option<&Arc<GroupTree>> {
+        if let Self::Tree(tree) = self { Some(tree) } else { None }
     }
 }
 
@@ -219,7 +228,7 @@ pub struct GroupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "turn")]
     pub queue_position: Option<QueuePosition>,
-    /// The parent group.
+    /// The parent group that it waits for: until then it is not known which tree it is a part of, and it is not scheduled.
     #[serde(default)]
     pub parent: Option<GroupKey>,
     /// The recorded start. Read when the object is first seen: it distinguishes a gang that lost members from one whose

@@ -3,7 +3,7 @@
 //! This file holds the control flow. `candidates` keeps the nodes of a class best first, `greedy` fills them, `bounds`
 //! proves that there cannot be enough room, and `search` looks further for groups of different pods within a limit of
 //! steps. The result is one of three: placed, impossible, or not found within the limit. For a group with a topology
-//! constraint, `domains` chooses the domains to keep to.
+//! constraint, `domains` chooses the domains to keep to; for a tree of groups, `tree` chooses which of them start.
 //!
 //! For pods with equal requirements (`requirements`) the first greedy pass is exact: what fits on one node does not
 //! depend on the others, so it places as many as possible. With inter-pod terms, `affinity_placement` tells whether
@@ -22,13 +22,14 @@ mod request;
 mod requirements;
 mod search;
 mod tournament;
+pub(crate) mod tree;
 mod within;
 
 use crate::cluster::transaction::Transaction;
 use crate::model::ids::ClassId;
 pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
-pub(crate) use request::{Lot, PlacementRequest, TopologyRequest, Verdict};
+pub(crate) use request::{LeafState, Lot, PlacementRequest, TopologyRequest, TreeRequest, Verdict};
 pub(crate) use within::Within;
 
 /// Places at least the minimums and all other pods that fit. Without minimums the caller checks whether anything was
@@ -39,6 +40,9 @@ pub(crate) fn place(
     request: &PlacementRequest,
     steps_max: u64,
 ) -> Verdict {
+    if request.tree.is_some() {
+        return tree::place(transaction, cache, request, steps_max);
+    }
     if request.has_too_few_pods() {
         return Verdict::Impossible;
     }
@@ -61,7 +65,8 @@ fn place_freely(
     {
         return Verdict::Placed;
     }
-    let equal = !request.has_avoided_nodes() && requirements::have_equal_requirements(transaction.cluster(), request);
+    let equal =
+        !request.has_avoided_nodes() && request.has_one_domain() && requirements::have_equal_requirements(transaction.cluster(), request);
     let exact = equal && !bounds::shares_limits_of_storage(transaction.cluster(), request);
     if (exact && affinity_placement::greedy_is_exact(transaction.cluster(), request))
         || bounds::lacks_capacity(transaction, cache, request)

@@ -25,6 +25,7 @@ mod queueing_hints;
 pub(crate) mod report_dedup;
 mod reservation;
 mod scheduling_cycle;
+mod tree_request;
 mod unschedulable_cache;
 mod upcoming_nodes;
 mod victims_timeout;

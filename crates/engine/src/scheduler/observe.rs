@@ -10,7 +10,7 @@ use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
 use crate::cluster::storage::{StorageDemand, Unusable};
 use crate::model::class::ClassSpec;
-use crate::model::group::{GroupKey, GroupSpec};
+use crate::model::group::{GroupKey, GroupSpec, Policy};
 use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId, PodId};
 use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
@@ -18,6 +18,7 @@ use crate::model::pod::{Phase, PodRefusal, PodSpec, RefusalKind};
 use crate::model::resources::{AMOUNT_MAX, NAMES_PER_POD_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::model::subject::Subject;
 use crate::model::topology::GroupTopology;
+use crate::model::tree::{GroupTree, TreeNode};
 use crate::observation::Observation;
 use crate::queue::{Entity, QueueState};
 use crate::validate;
@@ -603,7 +604,17 @@ impl Engine {
             Some(topology) => Some(topology.in_levels(levels)),
             None => GroupTopology::without_constraint(levels),
         };
-        GroupSpec { topology: topology.map(Arc::new), ..spec }
+        let policy = match &spec.policy {
+            Policy::Tree(tree) => {
+                let mut nodes: Vec<TreeNode> = tree.nodes().to_vec();
+                for node in &mut nodes {
+                    node.topology = node.topology.take().map(|topology| Arc::new(topology.in_levels(levels)));
+                }
+                Policy::Tree(Arc::new(GroupTree::from(nodes)))
+            }
+            policy => policy.clone(),
+        };
+        GroupSpec { topology: topology.map(Arc::new), policy, ..spec }
     }
 
     /// Refuses later pods of an unknown profile, or with more resources than there is room for.

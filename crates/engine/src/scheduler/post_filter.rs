@@ -221,17 +221,18 @@ impl Engine {
 
     /// The nominated nodes of a group, if they are enough for what it needs.
     fn nominated_places(&mut self, request: &PlacementRequest) -> Places {
-        let mut missing = request.needs.clone();
-        let mut places = Places::new();
+        let mut nominated = vec![0; request.needs.len()];
+        let (mut places, mut subsets) = (Places::new(), Vec::new());
         for lot in &request.lots {
             for pod in &lot.pods {
                 if let Some(node) = self.cluster.pod(*pod).nominated.filter(|node| !lot.avoid.contains(node)) {
                     places.push((*pod, node));
-                    missing[lot.subset] = missing[lot.subset].saturating_sub(1);
+                    subsets.push((lot.subset, node));
+                    nominated[lot.subset] += 1;
                 }
             }
         }
-        if missing.iter().any(|missing| *missing > 0) {
+        if !request.is_met_by(&nominated) || !placement::tree::allows(&self.cluster, &mut self.cache, request, &subsets) {
             places.clear();
         }
         // Labels may have changed since.
@@ -625,7 +626,7 @@ impl Engine {
                 let group = self.cluster.group(id);
                 let needs = group.needs();
                 victims.started = group.is_gang() && group.lifecycle.confirmed().is_some();
-                victims.needed = needs.iter().sum();
+                victims.needed = if group.has_started_tree() { 0 } else { needs.iter().sum() };
                 let members = self.member_verdicts(id);
                 self.parked(id, &needs);
                 self.report_group(id, Diagnosis::WaitingForVictims(victims), members);

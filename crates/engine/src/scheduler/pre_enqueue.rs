@@ -103,7 +103,7 @@ impl Engine {
         self.reports.drop_waiting(entity);
         let group = self.cluster.group(id);
         let needs = group.needs();
-        if group.lifecycle.attempt().is_some() && group.total().assumed > 0 && needs.iter().all(|need| *need == 0) {
+        if group.lifecycle.attempt().is_some() && group.total().assumed > 0 && group.is_start_placed() {
             // The start under way is completed first; later members wait for it.
             self.queue.move_to(entity, QueueState::Held);
             self.clear_nominations(id);
@@ -138,8 +138,8 @@ impl Engine {
         let Some(spec) = group.definition.current() else {
             return Some(Waiting::GroupMissing { group: group.key.to_string(), pods: group.members.len() as u32 });
         };
-        if let Some((field, value)) = unsupported(group) {
-            return Some(Waiting::Unsupported { field, value });
+        if let Some(parent) = &spec.parent {
+            return Some(Waiting::Parent { parent: parent.to_string() });
         }
         if group.is_gang() && self.may_be_evicted_whole(id) {
             // A member that joined now would be left alone.
@@ -149,19 +149,22 @@ impl Engine {
             return self.refusal_reason(*refused, group.refused.len() as u32);
         }
         if !group.admits_single_members()
-            && let Some((rule, have)) = group.incomplete_subset()
+            && let Some(missing) = self.missing_members(group)
         {
-            let mut waiting = group.waiting.iter().map(|(_, member)| self.cluster.pod(*member));
-            return Some(Waiting::Members {
-                subset: rule.name.clone(),
-                have,
-                need: rule.min_member,
-                stateful_set: waiting.find_map(|pod| pod.stateful_set.as_deref().map(str::to_owned)),
-            });
+            return Some(missing);
         }
         if let Some(gated) = group.gated.first().filter(|_| group.waits_for_held_back_members()) {
             let example = self.cluster.pod(*gated).id.to_string();
             return Some(Waiting::Gates { gated: group.gated.len() as u32, example });
+        }
+        if !group.has_ready_part() {
+            // What has started of a tree goes on; the rest lacks members, or waits for some that are held back.
+            let gates = || {
+                let example = self.cluster.pod(*group.gated.first()?).id.to_string();
+                Some(Waiting::Gates { gated: group.gated.len() as u32, example })
+            };
+            let refused = || self.refusal_reason(*group.refused.first()?, group.refused.len() as u32);
+            return self.missing_members(group).or_else(refused).or_else(gates);
         }
         if let (Policy::Basic { desired_count: Some(desired) }, Some(until)) = (&spec.policy, group.desired_until) {
             let have = group.total().present();
@@ -170,6 +173,21 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// What the group lacks for its minimum: members of a subset, or groups of a tree.
+    fn missing_members(&self, group: &Group) -> Option<Waiting> {
+        if let Some((name, have, need)) = group.group_without_children() {
+            return Some(Waiting::Groups { group: name.to_owned(), have, need });
+        }
+        let (rule, have) = group.incomplete_subset()?;
+        let mut waiting = group.waiting.iter().map(|(_, member)| self.cluster.pod(*member));
+        Some(Waiting::Members {
+            subset: rule.name.clone(),
+            have,
+            need: rule.min_member,
+            stateful_set: waiting.find_map(|pod| pod.stateful_set.as_deref().map(str::to_owned)),
+        })
     }
 
     fn start_desired_wait(&mut self, id: GroupId) {
@@ -267,11 +285,4 @@ impl Engine {
 /// When members whose bind was refused may be placed again.
 fn repair_not_before(group: &Group) -> Millis {
     if group.consecutive_refusals > 1 { group.repair_not_before } else { 0 }
-}
-
-/// A field of the group that is not supported yet, and its value.
-fn unsupported(group: &Group) -> Option<(String, String)> {
-    let spec = group.definition.current()?;
-    let parent = spec.parent.as_ref()?;
-    Some(("parent".to_owned(), parent.to_string()))
 }

@@ -100,7 +100,7 @@ impl Engine {
             pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, now, until)
         };
         let has_terms = |lot: &Lot| self.cluster.has_required_inter_pod_terms(lot.class);
-        if !request.needs_one_domain() && !request.lots.iter().any(has_terms) {
+        if request.tree.is_none() && !request.needs_one_domain() && !request.lots.iter().any(has_terms) {
             return nodes_with_least_draining(&self.cluster, request, |id| !comes_free(&self.cluster, id));
         }
         let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some()).map(|(id, _)| id);

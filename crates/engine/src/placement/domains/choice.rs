@@ -42,7 +42,7 @@ pub(super) fn open_domains(tree: &Tree, topology: &TopologyRequest, inside: Doma
 }
 
 /// The domain at a depth that most of these nodes are in; the first among equals.
-pub(super) fn domain_of_most(tree: &Tree, nodes: &[NodeId], depth: usize) -> Option<DomainId> {
+pub(in crate::placement) fn domain_of_most(tree: &Tree, nodes: &[NodeId], depth: usize) -> Option<DomainId> {
     let mut domains: Vec<DomainId> = nodes.iter().filter_map(|node| tree.domain_at(*node, depth)).collect();
     domains.sort_unstable();
     let runs = domains.chunk_by(|one, other| one == other);

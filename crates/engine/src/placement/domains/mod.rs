@@ -24,6 +24,7 @@ use crate::model::ids::{NodeId, PodId};
 use crate::model::topology::{GroupTopology, RankDistance};
 use choice::DomainRoom;
 pub(crate) use rooms::Rooms;
+pub(super) use choice::domain_of_most;
 pub(crate) use tree::{DomainId, Tree};
 
 /// So many domains are tried for a group whose room is only known by a bound.
@@ -129,7 +130,8 @@ fn place_alike(
 ) -> bool {
     let Some(class) = request.lots.first().map(|lot| lot.class) else { return true };
     let rooms = cache.rooms(transaction.cluster(), &target.tree, (class, request.priority));
-    let pods = rooms.room(best.domain).min(best.pods);
+    let wanted = if request.needs_only { request.needs_total().try_into().unwrap_or(i64::MAX) } else { best.pods };
+    let pods = rooms.room(best.domain).min(best.pods).min(wanted);
     let parts = match target.preferred_depth() {
         Some(depth) => {
             let start = narrowest_that_holds(target, rooms, best.domain, pods, depth);
@@ -267,6 +269,39 @@ fn place_in(
     verdict
 }
 
+/// The domains inside of a domain that a group may be placed in, best first: those of the preferred level and the ones above
+/// it that hold all of its pods, then those of the required level, or else the domain itself.
+pub(super) fn options(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    (tree, topology): (&Arc<Tree>, &TopologyRequest),
+    inside: DomainId,
+    is_leaf: bool,
+) -> Vec<DomainId> {
+    let required = topology.wanted.required.map(|level| level + 1).filter(|depth| *depth > tree.depth(inside));
+    let mut options = Vec::new();
+    // A leaf finds its preferred domains itself.
+    if let Some(preferred) = topology.wanted.preferred.filter(|_| !is_leaf) {
+        let widest = required.unwrap_or(tree.depth(inside)) + 1;
+        for depth in (widest..=preferred + 1).rev() {
+            let domains = choice::open_domains(tree, topology, inside, depth);
+            let rooms = choice::best_first(cluster, cache, request, (tree, topology), domains);
+            options.extend(rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain).take(TRIES_MAX));
+        }
+    }
+    match required {
+        Some(depth) => {
+            let domains = choice::open_domains(tree, topology, inside, depth);
+            let rooms = choice::best_first(cluster, cache, request, (tree, topology), domains);
+            let may_hold = |room: &&DomainRoom| !is_leaf || room.may_hold_minimum;
+            options.extend(rooms.iter().filter(may_hold).map(|room| room.domain).take(TRIES_MAX));
+        }
+        None => options.push(inside),
+    }
+    options
+}
+
 /// How far apart neighbours in rank are, of pods that were placed together.
 pub(crate) fn rank_distance(
     cluster: &Cluster,
@@ -305,7 +340,7 @@ pub(crate) fn closest(cluster: &Cluster, cache: &mut Cache, request: &PlacementR
     let outside = |domain: DomainId| held.iter().filter(|node| !target.tree.contains(domain, **node)).count();
     Some(Closest {
         domains: count,
-        held: choice::domain_of_most(&target.tree, held, depth).is_some(),
+        held: domain_of_most(&target.tree, held, depth).is_some(),
         outside: best.map_or(0, outside),
         without_label: target.tree.nodes(DomainId::ROOT).len() - labelled,
         within: best.map(|domain| Within { tree: target.tree.clone(), domain }),

@@ -107,6 +107,11 @@ impl Tree {
         }
     }
 
+    /// How many levels have the same labels in another tree.
+    pub(crate) fn common_depth(&self, other: &Self) -> usize {
+        self.labels.iter().zip(&other.labels).take_while(|(one, other)| one == other).count()
+    }
+
     pub(crate) fn has_labels(&self, labels: &[String]) -> bool {
         self.labels == labels
     }
