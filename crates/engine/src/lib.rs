@@ -51,6 +51,7 @@ pub mod record;
 mod scheduler;
 mod score;
 pub mod status;
+mod status_in_tree;
 mod validate;
 mod validation_error;
 mod view;

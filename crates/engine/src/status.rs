@@ -14,6 +14,7 @@ use crate::command::MemberVerdict;
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec, RecordedStart, Subset, subset_of};
+use crate::model::ids::GroupId;
 use crate::model::pod::PodName;
 use crate::model::subject::Subject;
 use crate::queue::Entity;
@@ -170,7 +171,13 @@ pub struct PriorityMismatch<'e> {
 impl Engine {
     /// The status of a group; the default if it is not known.
     pub fn group_status(&self, key: &GroupKey) -> GroupStatus<'_> {
-        let Some(id) = self.cluster.group_id(key) else { return GroupStatus::default() };
+        if self.forest.spec(key).is_some() && self.forest.place(key).is_none_or(|place| place.root != *key) {
+            return self.status_in_tree(key);
+        }
+        self.cluster.group_id(key).map_or_else(GroupStatus::default, |id| self.status_of(id))
+    }
+
+    pub(crate) fn status_of(&self, id: GroupId) -> GroupStatus<'_> {
         let (group, entity) = (self.cluster.group(id), Entity::Group(id));
         let mut status = members_of(&self.cluster, group, self.reports.verdicts(entity));
         status.scheduled = scheduled(group, &status, self.reports.standing(entity));
@@ -211,7 +218,7 @@ fn members_of<'e>(
 }
 
 impl Counts {
-    fn add(&mut self, pod: &Pod, verdict: Option<MemberVerdict>) {
+    pub(crate) fn add(&mut self, pod: &Pod, verdict: Option<MemberVerdict>) {
         self.total += 1;
         match pod.state {
             PodState::Bound(_) => {
@@ -239,7 +246,7 @@ fn is_on_node(pod: &Pod) -> bool {
 }
 
 /// Whether a pod of any scheduler has a node or has succeeded there.
-fn holds_node(pod: &Pod) -> bool {
+pub(crate) fn holds_node(pod: &Pod) -> bool {
     match pod.state {
         PodState::Bound(_) => !pod.terminating,
         PodState::Finished { succeeded } => succeeded,
@@ -358,13 +365,17 @@ fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e
 /// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. The pods
 /// that are left of a group that was given up do not complete it.
 fn completion(cluster: &Cluster, group: &Group, counts: &Counts) -> Option<Completion> {
-    let is_ending = |pod: &Pod| pod.terminating && pod.state != PodState::Finished { succeeded: true };
     let given_up = *group.lifecycle.recorded() == RecordedStart::GivenUp;
     if counts.total == 0 || given_up || pods(cluster, group).any(is_ending) {
         return None;
     }
     let finished = counts.succeeded + counts.failed == counts.total;
     Some(if finished { Completion::Finished } else { Completion::NotFinished })
+}
+
+/// Whether a pod is being deleted that did not succeed.
+pub(crate) fn is_ending(pod: &Pod) -> bool {
+    pod.terminating && pod.state != PodState::Finished { succeeded: true }
 }
 
 fn priority_mismatch<'e>(cluster: &'e Cluster, group: &'e Group) -> Option<PriorityMismatch<'e>> {

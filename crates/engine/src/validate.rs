@@ -14,7 +14,7 @@ use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
 use crate::model::storage::StorageObservation;
 use crate::model::topology::{GroupTopology, LEVELS_MAX};
-use crate::model::tree::{DEPTH_MAX, GroupTree, NODES_MAX, TreeMinimum};
+use crate::model::tree::{DEPTH_MAX, GroupTree, NODES_MAX, TreeMinimum, TreeNode};
 use crate::validation_error::ValidationError;
 
 /// The largest minimum that the API can represent.
@@ -178,6 +178,7 @@ pub(crate) fn group(spec: &GroupSpec) -> Result<(), ValidationError> {
         Policy::Basic { desired_count: None } => {}
         Policy::Subsets(list) => subsets(list, spec.open, &object)?,
         Policy::Tree(tree) => group_tree(spec, tree, &object)?,
+        Policy::Groups { min_groups } => minimum("policy.min_groups", *min_groups, &object)?,
     }
     if let Some(timeout_ms) = spec.schedule_timeout_ms
         && !(1..=SCHEDULE_TIMEOUT_MS_MAX).contains(&timeout_ms)
@@ -275,20 +276,21 @@ fn subsets(list: &[Subset], open: bool, object: &dyn Fn() -> String) -> Result<(
 /// The groups of a tree: each after its parent, with a name of its own, and not too deep.
 fn group_tree(spec: &GroupSpec, tree: &GroupTree, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     let nodes = tree.nodes();
-    if nodes.len() < 2 || nodes.len() > NODES_MAX {
-        let reason = format!("a tree has 2 to {NODES_MAX} groups");
+    if nodes.is_empty() || nodes.len() > NODES_MAX {
+        let reason = format!("a tree has 1 to {NODES_MAX} groups");
         return Err(ValidationError::new(object(), "policy.tree", nodes.len(), reason));
     }
     let mut names = BTreeSet::new();
+    let is_leaf = |node: &TreeNode| matches!(node.minimum, TreeMinimum::Pods(_));
     for (at, node) in nodes.iter().enumerate() {
         let field = |name: &str| format!("policy.tree[{}].{name}", node.name);
         let fails = |name: &str, value: String, reason: &str| {
             Err(ValidationError::new(object(), field(name), value, reason))
         };
-        if !names.insert(&node.name) || (node.name.is_empty() && at > 0) {
+        if !names.insert((is_leaf(node), &node.name)) || (node.name.is_empty() && at > 0) {
             return fails("name", node.name.clone(), "every group of a tree needs a name of its own");
         }
-        if at > 0 && (node.parent >= at || matches!(nodes[node.parent].minimum, TreeMinimum::Pods(_))) {
+        if at > 0 && (node.parent >= at || is_leaf(&nodes[node.parent])) {
             return fails("parent", node.parent.to_string(), "the parent is a group of groups before it in the list");
         }
         match node.minimum {

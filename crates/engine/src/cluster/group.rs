@@ -235,7 +235,7 @@ impl Group {
 
     /// Whether the group starts with its minimum or not at all.
     pub(crate) fn is_gang(&self) -> bool {
-        self.rules.iter().any(|rule| rule.min_member > 0)
+        self.tree.is_some() || self.rules.iter().any(|rule| rule.min_member > 0)
     }
 
     /// The sum over all subsets.

@@ -8,6 +8,7 @@ pub(crate) mod audit;
 pub(crate) mod class;
 mod classes;
 pub(crate) mod event;
+pub(crate) mod forest;
 pub(crate) mod group;
 pub(crate) mod images;
 mod inter_pod;
@@ -609,6 +610,39 @@ impl Cluster {
             self.count_in(member);
         }
         self.list_if_debtor(id);
+    }
+
+    /// Moves a pod to a subset of another group, as which its own turned out to be a part of a tree or not.
+    pub(crate) fn move_to_group(&mut self, id: PodId, to: GroupId, subset: &str) {
+        let pod = self.pod(id);
+        let (from, created_ms, priority, attempt) = (pod.group, pod.created_ms, pod.priority, pod.attempt.clone());
+        self.set_nominated(id, None);
+        self.count_out(id);
+        if let Some(from) = from {
+            let shared = self.shared_priority(from);
+            let group = self.group_mut(from);
+            group.members.remove(&(created_ms, id));
+            group.exclusions_changed.remove(&id);
+            group.count_member(priority, false);
+            if attempt.as_ref().is_some_and(|attempt| group.remove_attempt(attempt)) {
+                self.recount(from);
+            } else {
+                self.recount_if_shared_priority_changed(from, shared);
+            }
+        }
+        let pod = self.pod_mut(id);
+        (pod.group, pod.subset, pod.start_role) = (Some(to), subset.into(), StartRole::None);
+        let shared = self.shared_priority(to);
+        let group = self.group_mut(to);
+        group.members.insert((created_ms, id));
+        group.count_member(priority, true);
+        let is_new_attempt = attempt.is_some_and(|attempt| group.add_attempt(&attempt));
+        self.count_in(id);
+        if is_new_attempt {
+            self.recount(to);
+        } else {
+            self.recount_if_shared_priority_changed(to, shared);
+        }
     }
 
     fn recount_if_shared_priority_changed(&mut self, group: GroupId, before: Option<i32>) {

@@ -121,6 +121,15 @@ pub enum Waiting {
         /// The missing group.
         parent: String,
     },
+    /// The group cannot be the part of a tree that it says it is.
+    TreeInvalid {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: String,
+        /// Why it is invalid.
+        reason: String,
+    },
     /// A group of the tree has fewer child groups than it needs.
     Groups {
         /// The group; empty if it is the root.
@@ -530,6 +539,7 @@ impl Diagnosis {
             }
             Self::Waiting(
                 Waiting::UnknownSubset { .. }
+                | Waiting::TreeInvalid { .. }
                 | Waiting::OtherPriority { .. }
                 | Waiting::Former { .. }
                 | Waiting::PodRefused { kind: RefusalKind::Reference | RefusalKind::Invalid, .. },

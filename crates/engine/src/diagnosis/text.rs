@@ -119,6 +119,7 @@ impl Display for Waiting {
                 )
             }
             Self::Parent { parent } => write!(f, "Waiting for the parent group {parent}: no such object."),
+            Self::TreeInvalid { field, value, reason } => write!(f, "The group's {field} ({value}): {reason}."),
             Self::Groups { group, have, need } if group.is_empty() => {
                 write!(f, "Waiting for groups: {have} of {need} are there.")
             }

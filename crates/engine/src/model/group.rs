@@ -48,6 +48,11 @@ pub enum Policy {
     },
     /// All or nothing, with a minimum for each kind of member.
     Subsets(Vec<Subset>),
+    /// Its members are groups: so many of them at least. Together they are a tree.
+    Groups {
+        /// 1 to `i32::MAX`.
+        min_groups: u32,
+    },
     /// All or nothing, the root of a tree of groups: its leaves are the subsets.
     Tree(Arc<GroupTree>),
 }
@@ -58,7 +63,7 @@ impl Policy {
         let one = |min_member| vec![Subset { name: String::new(), min_member }];
         match self {
             Self::Gang { min_count } => one(*min_count),
-            Self::Basic { .. } => one(0),
+            Self::Basic { .. } | Self::Groups { .. } => one(0),
             Self::Subsets(subsets) => subsets.clone(),
             Self::Tree(tree) => tree.rules(),
         }
@@ -231,6 +236,9 @@ pub struct GroupSpec {
     /// The parent group that it waits for: until then it is not known which tree it is a part of, and it is not scheduled.
     #[serde(default)]
     pub parent: Option<GroupKey>,
+    /// When the object was created: of the groups of one parent, the oldest is tried first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub created_ms: Millis,
     /// The recorded start. Read when the object is first seen: it distinguishes a gang that lost members from one whose
     /// start was interrupted.
     #[serde(default, rename = "history")]
@@ -272,6 +280,7 @@ impl GroupSpec {
             open: false,
             queue_position: None,
             parent: None,
+            created_ms: 0,
             recorded: RecordedStart::None,
             members_since_ms: None,
             owner: None,
@@ -283,6 +292,11 @@ impl GroupSpec {
     pub fn rules(&self) -> Vec<Subset> {
         self.policy.rules()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &Millis) -> bool {
+    *number == 0
 }
 
 /// The sum of the minimums.

@@ -66,6 +66,8 @@ pub(crate) struct TreeRequest {
     pub(crate) tree: Arc<GroupTree>,
     /// By subset.
     pub(crate) leaves: Vec<LeafState>,
+    /// By subset: how many members are missing from the minimum of a leaf that has started. They are replaced first.
+    pub(crate) lost: Vec<u32>,
     /// By the position of a group with a topology constraint: the nodes of its members that are placed already.
     pub(crate) held: BTreeMap<usize, Vec<NodeId>>,
 }

@@ -26,6 +26,7 @@ pub(crate) mod report_dedup;
 mod reservation;
 mod scheduling_cycle;
 mod tree_request;
+pub(crate) mod trees;
 mod unschedulable_cache;
 mod upcoming_nodes;
 mod victims_timeout;
@@ -36,11 +37,13 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::ClusterEvent;
+use crate::cluster::forest::Forest;
 use crate::cluster::profile::ProfileRules;
 use crate::command::Command;
 use crate::config::Config;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
+use crate::model::group::GroupKey;
 use crate::model::ids::{ClaimId, ClassId, GroupId, PodId};
 use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
@@ -96,6 +99,10 @@ pub(crate) enum Timer {
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) cluster: Cluster,
+    /// The groups of trees.
+    pub(crate) forest: Forest,
+    /// Groups of trees whose objects are gone while pods of them have nodes: what they were holds.
+    forest_gone: BTreeSet<GroupKey>,
     pub(crate) queue: Queue,
     cache: Cache,
     timers: BTreeSet<(Millis, Timer)>,
@@ -173,6 +180,8 @@ impl Engine {
         Ok(Self {
             config,
             cluster,
+            forest: Forest::default(),
+            forest_gone: BTreeSet::new(),
             queue: Queue::default(),
             cache: Cache::new(scorers),
             timers: BTreeSet::new(),
@@ -213,6 +222,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.forget_volume_events();
         if !std::mem::replace(&mut self.has_decided, true) {
+            self.compose_all_trees();
             self.forget_starts_without_members();
             self.keep_room_for_found_groups();
         }
@@ -288,7 +298,7 @@ impl Engine {
     pub fn explain(&self, subject: &Subject) -> Option<&Diagnosis> {
         let entity = match subject {
             Subject::Pod(pod) => Entity::Pod(self.cluster.pod_id(&pod.uid)?),
-            Subject::Group(key) => Entity::Group(self.cluster.group_id(key)?),
+            Subject::Group(key) => self.entity_of(key)?,
         };
         self.reports.latest(entity)
     }
@@ -317,7 +327,7 @@ impl Engine {
                 Timer::Report(entity) => {
                     if let Some(report) = self.reports.due(entity, self.now) {
                         let lost = matches!(report.diagnosis, Diagnosis::Degraded { .. });
-                        self.outbox.push(Command::Report(Box::new(report)));
+                        self.send_report(report);
                         // A pending `Degraded` report suppresses others; now that it is sent, report what the group
                         // waits for.
                         if let (true, Entity::Group(group)) = (lost, entity) {

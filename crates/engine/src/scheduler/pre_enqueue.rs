@@ -10,7 +10,7 @@ use super::report_dedup::ReportTiming;
 use super::{Engine, Timer};
 use crate::cluster::group::{Exclusion, Group};
 use crate::cluster::pod::{MemberState, PodState};
-use crate::command::{Command, MemberVerdict, Report};
+use crate::command::{MemberVerdict, Report};
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::Policy;
@@ -61,6 +61,7 @@ impl Engine {
             self.review_parked_later(id);
         }
         self.review_reservation(id);
+        self.forget_gone_parts(id);
         if let Some(family) = family {
             self.review_kept_room(&family);
         }
@@ -139,7 +140,7 @@ impl Engine {
             return Some(Waiting::GroupMissing { group: group.key.to_string(), pods: group.members.len() as u32 });
         };
         if let Some(parent) = &spec.parent {
-            return Some(Waiting::Parent { parent: parent.to_string() });
+            return self.problem_of(&spec.key).or_else(|| Some(Waiting::Parent { parent: parent.to_string() }));
         }
         if group.is_gang() && self.may_be_evicted_whole(id) {
             // A member that joined now would be left alone.
@@ -275,7 +276,7 @@ impl Engine {
 
     fn report(&mut self, entity: Entity, report: Report) {
         match self.reports.submit(entity, self.now, report) {
-            ReportTiming::Now(report) => self.outbox.push(Command::Report(report)),
+            ReportTiming::Now(report) => self.send_report(*report),
             ReportTiming::Later(due) => self.set_timer(due, Timer::Report(entity)),
             ReportTiming::Nothing => {}
         }

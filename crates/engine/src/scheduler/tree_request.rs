@@ -11,7 +11,7 @@ use crate::model::tree::GroupTree;
 use crate::placement::{LeafState, PlacementRequest, TreeRequest};
 
 impl Engine {
-    /// The request for a tree. Leaves with too few pods have no part in it.
+    /// The request for a tree.
     pub(super) fn tree_request(
         &self,
         id: GroupId,
@@ -25,9 +25,12 @@ impl Engine {
         for (need, state) in request.needs.iter_mut().zip(&leaves) {
             *need = if *state == LeafState::Incomplete { 0 } else { *need };
         }
-        request.lots.retain(|lot| leaves[lot.subset] != LeafState::Incomplete);
         let held = self.held_in_tree(id, tree);
-        request.tree = Some(Arc::new(TreeRequest { tree: tree.clone(), leaves, held }));
+        let lost = group.rules.iter().zip(&group.member_counts).enumerate().map(|(subset, (rule, counts))| {
+            let has_started = group.has_started_subset(subset);
+            if has_started { rule.min_member.saturating_sub(counts.placed()) } else { 0 }
+        });
+        request.tree = Some(Arc::new(TreeRequest { tree: tree.clone(), leaves, lost: lost.collect(), held }));
         request
     }
 

@@ -38,6 +38,7 @@ mod resource_names;
 mod shaken_plans;
 mod starvation;
 mod topology;
+mod trees;
 mod topology_spread;
 mod upcoming_nodes;
 mod victim_units;

@@ -69,6 +69,7 @@ fn waiting_reason(waiting: &Waiting) -> &'static str {
         Waiting::PodRefused { kind: RefusalKind::Reference, .. }
         | Waiting::GroupMissing { .. }
         | Waiting::Parent { .. }
+        | Waiting::TreeInvalid { .. }
         | Waiting::Groups { .. }
         | Waiting::Gates { .. }
         | Waiting::Leaving

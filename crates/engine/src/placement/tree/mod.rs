@@ -68,8 +68,9 @@ impl Forest<'_, '_> {
                 return verdict;
             }
         };
+        self.place_further_pods(&part, Some(&self.tree.lost));
         self.place_further_groups(&mut part);
-        self.place_further_pods(&part);
+        self.place_further_pods(&part, None);
         Verdict::Placed
     }
 
@@ -94,10 +95,18 @@ impl Forest<'_, '_> {
         self.tree.tree.met(|subset| self.tree.leaves[subset] != LeafState::Incomplete)[node]
     }
 
-    /// Places all further pods of what has started, by priority and age.
-    fn place_further_pods(&mut self, part: &Part) {
+    /// Places further pods of what has started, by priority and age: all, or at most so many of each subset.
+    fn place_further_pods(&mut self, part: &Part, most: Option<&[u32]>) {
         let complete = self.tree.tree.complete(|subset| part.met[subset]);
-        let lots: Vec<Lot> = self.lots_of(&complete, part);
+        let mut lots: Vec<Lot> = self.lots_of(&complete, part);
+        if let Some(most) = most {
+            let mut left = most.to_vec();
+            for lot in &mut lots {
+                lot.pods.truncate(left[lot.subset] as usize);
+                left[lot.subset] -= lot.pods.len() as u32;
+            }
+            lots.retain(|lot| !lot.pods.is_empty());
+        }
         let rest = PlacementRequest {
             lots,
             needs: vec![0; self.request.needs.len()],
