@@ -73,6 +73,8 @@ pub mod conditions {
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
     /// The upstream condition on native groups: the group was scheduled at least once.
     pub const POD_GROUP_INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
+    /// The same on native groups of groups.
+    pub const COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED: &str = "CompositePodGroupInitiallyScheduled";
     /// The pod's own condition.
     pub const POD_SCHEDULED: &str = "PodScheduled";
     /// On Jobs, JobSets and LeaderWorkerSets: whether the gangs of their pods are scheduled.

@@ -1,13 +1,13 @@
 //! The status of a group that is a part of a tree: what is true of the root, seen from this group.
 
 use crate::cluster::group::Group;
-use crate::cluster::pod::Pod;
+use crate::cluster::pod::{Pod, PodState};
 use crate::diagnosis::Diagnosis;
 use crate::model::group::{GroupKey, GroupSpec, Policy, Subset};
 use crate::queue::Entity;
 use crate::scheduler::Engine;
 use crate::scheduler::trees::part_diagnosis;
-use crate::status::{Completion, Counts, GroupStatus, Health, ScheduledStatus, StartStatus};
+use crate::status::{Completion, Counts, EvictionStatus, GroupStatus, Health, ScheduledStatus, StartStatus};
 
 impl Engine {
     pub(crate) fn status_in_tree(&self, key: &GroupKey) -> GroupStatus<'_> {
@@ -45,7 +45,7 @@ impl Engine {
             },
             start: if is_leaf { start(group, below[0]) } else { StartStatus::Unchanged },
             health: health(group, &below, has_started),
-            eviction: None,
+            eviction: eviction(pods),
             completion: completion(pods(), &counts),
             priority_mismatch: None,
         }
@@ -95,6 +95,18 @@ fn health(group: &Group, below: &[usize], has_started: bool) -> Option<Health> {
             Health::Degraded(Diagnosis::Degraded { minimum, scheduled, evicted: 0 })
         }),
         _ => Some(Health::Healthy),
+    }
+}
+
+/// Whether the pods of a group are being evicted, as those of a part of a tree that is evicted together.
+fn eviction<'p, I: Iterator<Item = &'p Pod>>(pods: impl Fn() -> I) -> Option<EvictionStatus<'p>> {
+    let is_placed = |pod: &Pod| matches!(pod.state, PodState::Bound(_)) && !pod.terminating;
+    let by = pods().find_map(|pod| pod.eviction.as_ref().filter(|one| one.whole)).map(|eviction| &*eviction.by);
+    let goes = pods().any(|pod| pod.terminating && pod.state != PodState::Waiting);
+    match by {
+        Some(by) if goes => Some(EvictionStatus::Evicted { by }),
+        Some(_) => Some(EvictionStatus::Ordered),
+        None => pods().any(is_placed).then_some(EvictionStatus::NotEvicted),
     }
 }
 

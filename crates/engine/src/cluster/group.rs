@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::lifecycle::Lifecycle;
-use super::pod::{MemberState, Pod, PodState};
+use super::pod::{Counted, MemberState, Pod, PodState};
 use super::taken::Taken;
 use crate::model::Millis;
 use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Policy, Subset};
@@ -509,6 +509,14 @@ impl Group {
         };
         let subset = (0..self.rules.len()).filter(lacks).find(is_lacked)?;
         Some((&self.rules[subset], present(subset)))
+    }
+
+    /// The subset that a pod belongs to in a tree, also if it is not counted there.
+    pub(crate) fn leaf_of(&self, pod: &Pod) -> Option<usize> {
+        match pod.counted {
+            Counted::In { subset, .. } => Some(usize::from(subset)),
+            Counted::Excluded | Counted::Not => self.rules.iter().position(|rule| *rule.name == *pod.subset),
+        }
     }
 
     /// The first group of the tree with fewer child groups than it needs, how many it has, and how many it needs.

@@ -32,9 +32,10 @@ use std::sync::Arc;
 use crate::model::Millis;
 use crate::model::budget::BudgetSpec;
 use crate::model::class::ClassSpec;
-use crate::model::group::{GroupKey, GroupPriority, GroupSpec};
+use crate::model::group::{DisruptionMode, GroupKey, GroupPriority, GroupSpec};
 use crate::model::ids::{ClassId, GroupId, NodeId, PodId, Slab};
 use crate::model::resources::ResourceNames;
+use crate::model::tree::TreeNode;
 use class::PodClass;
 use classes::Classes;
 use event::ClusterEvent;
@@ -187,6 +188,34 @@ impl Cluster {
     pub(crate) fn effective_priority(&self, id: PodId) -> i32 {
         let pod = self.pod(id);
         pod.group.map_or(pod.priority, |group| self.group_priority(group))
+    }
+
+    /// The priority that protects a pod from preemption: in a tree, at least that for scheduling.
+    pub(crate) fn victim_priority(&self, id: PodId) -> i32 {
+        let (pod, own) = (self.pod(id), self.effective_priority(id));
+        let Some(group) = pod.group.map(|group| self.group(group)) else { return own };
+        let tree = group.tree.as_ref();
+        let protected = tree.and_then(|tree| tree.priority(*tree.leaves().get(group.leaf_of(pod)?)?));
+        protected.map_or(own, |protected| protected.max(own))
+    }
+
+    /// The part of its group that a pod is evicted with: the position of a group in the tree, or 0 for all of it. `None` if
+    /// the pod can be evicted alone.
+    pub(crate) fn unit_of(&self, pod: &Pod) -> Option<usize> {
+        let group = self.group(pod.group?);
+        if group.definition.last()?.disruption_mode == DisruptionMode::Group {
+            return Some(0);
+        }
+        let tree = group.tree.as_ref()?;
+        tree.unit(*tree.leaves().get(group.leaf_of(pod)?)?)
+    }
+
+    /// Whether pods of a group can only be evicted together, all of them or those of some groups of the tree.
+    pub(crate) fn has_units(&self, id: GroupId) -> bool {
+        let group = self.group(id);
+        let is_whole = |node: &TreeNode| node.disruption_mode == DisruptionMode::Group;
+        group.definition.last().is_some_and(|spec| spec.disruption_mode == DisruptionMode::Group)
+            || group.tree.as_ref().is_some_and(|tree| tree.nodes().iter().skip(1).any(is_whole))
     }
 
     /// The profile of a class.

@@ -206,7 +206,7 @@ impl Engine {
             return self.cluster.leaving().collect();
         }
         let goes = |(id, pod): &(PodId, &Pod)| {
-            pod.is_leaving() || (!pod.is_static && self.cluster.effective_priority(*id) < priority)
+            pod.is_leaving() || (!pod.is_static && self.cluster.victim_priority(*id) < priority)
         };
         let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some());
         let gone: Vec<PodId> = placed.filter(goes).map(|(id, _)| id).collect();

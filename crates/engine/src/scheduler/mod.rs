@@ -117,7 +117,7 @@ pub struct Engine {
     evictions_to_retry: BTreeSet<PodId>,
     /// By UID: pods that were gone before the outcome of their eviction was known, with the group that is evicted as a
     /// whole and its preemptor. The outcome decides whether the eviction of the unit has started.
-    gone_before_outcome: BTreeMap<String, (GroupId, Arc<Subject>)>,
+    gone_before_outcome: BTreeMap<String, ((GroupId, usize), Arc<Subject>)>,
     volumes: VolumeBindings,
     /// Of the last call: what has ended about volumes, and the claims that failed.
     volume_events: Vec<VolumeEvent>,

@@ -211,7 +211,7 @@ impl Engine {
     pub(super) fn new_pod(&mut self, spec: &PodSpec) -> PodId {
         let home = spec.membership.as_ref().map(|membership| self.home_of(membership));
         let group = home.as_ref().map(|(group, _)| self.cluster.ensure_group(group));
-        let subset = home.map_or_else(|| "".into(), |(_, subset)| subset);
+        let subset = home.map_or_else(|| "".into(), |(_, subset)| Box::from(&*subset));
         let label_set = self.cluster.acquire_labels(&spec.id.namespace, &spec.labels);
         let class = self.acquire_class(&spec.class, label_set, None);
         self.cluster.add_pod(Pod {

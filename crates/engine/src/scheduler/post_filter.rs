@@ -387,7 +387,7 @@ impl Engine {
         let there = self.cluster.node(node);
         for id in &there.pods {
             let pod = self.cluster.pod(*id);
-            if pod.is_leaving() || self.cluster.effective_priority(*id) < priority {
+            if pod.is_leaving() || self.cluster.victim_priority(*id) < priority {
                 load.sub(self.cluster.class(pod.class));
             }
         }
@@ -467,7 +467,7 @@ impl Engine {
 
     fn victims(&self, plan: &Plan) -> Victims {
         let name = |unit: &preemption::VictimUnit| match unit.group.filter(|_| unit.is_whole_group()) {
-            Some(group) => format!("group {}", self.cluster.group(group).key),
+            Some(group) => format!("group {}", self.unit_key(group, unit)),
             None => unit.pods.first().map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).unwrap_or_default(),
         };
         Victims {

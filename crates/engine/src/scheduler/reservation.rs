@@ -96,7 +96,7 @@ impl Engine {
         let may_preempt = self.config.preemption.on && !self.group_never_preempts(id);
         let comes_free = |cluster: &Cluster, id: PodId| {
             let pod = cluster.pod(id);
-            let is_victim = may_preempt && !pod.is_static && cluster.effective_priority(id) < request.priority;
+            let is_victim = may_preempt && !pod.is_static && cluster.victim_priority(id) < request.priority;
             pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, now, until)
         };
         let has_terms = |lot: &Lot| self.cluster.has_required_inter_pod_terms(lot.class);

@@ -42,8 +42,9 @@ impl Engine {
         }
         let key = spec.key.clone();
         let mut affected = self.affected_roots(&key);
+        let was_gone = self.forest_gone.remove(&key);
         if is_part {
-            if !self.forest.put(spec) {
+            if !self.forest.put(spec) && !was_gone {
                 return Ok(());
             }
         } else {
@@ -115,6 +116,10 @@ impl Engine {
     }
 
     fn compose_tree(&mut self, root: &GroupKey) -> Result<(), ValidationError> {
+        if self.forest_gone.contains(root) {
+            // What it was holds for the pods that have nodes, and for no others.
+            return Ok(());
+        }
         let before: BTreeSet<GroupKey> = self.forest.tree(root).iter().cloned().collect();
         let (composed, lost) = self.forest.compose(root);
         for key in &lost {
@@ -211,6 +216,10 @@ impl Engine {
 
     /// Why a group is no part of a tree, as users see it.
     pub(crate) fn problem_of(&self, key: &GroupKey) -> Option<Waiting> {
+        let root = self.forest.root_of(key).ok().filter(|root| self.forest_gone.contains(root));
+        if let Some(root) = root.filter(|_| self.forest.place(key).is_none()) {
+            return Some(Waiting::Parent { parent: root.to_string() });
+        }
         Some(match self.forest.problem(key)? {
             Problem::Missing(parent) => Waiting::Parent { parent: parent.to_string() },
             Problem::Invalid { field, value, reason } => {
@@ -287,6 +296,10 @@ pub(crate) fn part_diagnosis(group: &Group, node: usize, of_root: &Diagnosis) ->
         Diagnosis::Degraded { .. } | Diagnosis::TimedOut { .. } => of_root.clone(),
         Diagnosis::GroupUnschedulable(shortfall) if has_started => {
             Diagnosis::GroupUnschedulable(crate::diagnosis::Shortfall { started: true, minimum: 0, ..shortfall.clone() })
+        }
+        Diagnosis::GroupUnschedulable(shortfall) => {
+            let minimum = below.iter().map(|subset| group.rules[*subset].min_member).sum();
+            Diagnosis::GroupUnschedulable(crate::diagnosis::Shortfall { started: false, minimum, ..shortfall.clone() })
         }
         _ if has_started => Diagnosis::Scheduled { minimum: sum_of(&reached), scheduled },
         Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } => {

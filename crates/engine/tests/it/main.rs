@@ -8,6 +8,7 @@ mod degraded;
 mod domain_checker;
 mod fake_cluster;
 mod fake_storage;
+mod forest;
 mod found_members;
 mod gang_history;
 mod gang_starts;

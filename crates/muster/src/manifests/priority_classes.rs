@@ -72,13 +72,13 @@ fn groups_policy(options: &Options) -> Policy {
         format!("(has(SPEC.{list}) ? SPEC.{list}.filter(g, has(g.priorityClassName)).map(g, g.priorityClassName) : [])")
     };
     // All templates of a Kubernetes' Workload have one class, so those inside of composite ones need not be read.
-    let lists = ["podGroups", "podGroupTemplates", "compositePodGroupTemplates"].map(classes).join(" + ");
+    let lists = ["podGroups", "compositePodGroups", "podGroupTemplates", "compositePodGroupTemplates"].map(classes).join(" + ");
     let named = format!("(has(SPEC.priorityClassName) ? [SPEC.priorityClassName] : []) + {lists}");
     let mut policy = policy(
         "muster-group-priority-classes",
         vec![
             rule("muster.dev", &["podgroups", "workloads"], WRITES),
-            rule("scheduling.k8s.io", &["podgroups", "workloads"], WRITES),
+            rule("scheduling.k8s.io", &["compositepodgroups", "podgroups", "workloads"], WRITES),
             rule("scheduling.volcano.sh", &["podgroups"], WRITES),
         ],
         &named,

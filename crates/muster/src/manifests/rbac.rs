@@ -36,7 +36,7 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: without permission the answer is 403, which does not show that they are not
         // served.
-        rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
+        rule("scheduling.k8s.io", &["compositepodgroups", "podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["workloads"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
@@ -57,7 +57,7 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
     }
     let has_pod_groups = options.kubernetes_version != Version::V1_35;
     if has_pod_groups {
-        rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
+        rules.push(rule("scheduling.k8s.io", &["compositepodgroups/status", "podgroups/status"], &["patch"]));
     }
     if options.native_gangs {
         rules.push(rule("scheduling.k8s.io", &["workloads"], &["create", "patch", "delete"]));

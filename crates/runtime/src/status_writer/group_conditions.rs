@@ -64,6 +64,7 @@ fn shown(instance: &Instance, status: GroupStatus<'_>, conditions: Conditions) -
             Some(Policy::Gang { .. }) => "Gang",
             Some(Policy::Basic { .. }) => "Basic",
             Some(Policy::Subsets(_)) => "Subsets",
+            Some(Policy::Groups { .. } | Policy::Tree(_)) => "Groups",
             None => "",
         },
         counts: status.counts,

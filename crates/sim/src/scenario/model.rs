@@ -209,19 +209,24 @@ fn at_path<T: DeserializeOwned, E: de::Error>(value: Value) -> Result<T, E> {
 pub struct KubernetesFeatureGates {
     /// `schedulingConstraints` of PodGroups.
     pub topology_aware_workload_scheduling: bool,
+    /// CompositePodGroups, and `parentCompositePodGroupName` of PodGroups.
+    pub composite_pod_group: bool,
 }
 
 impl KubernetesFeatureGates {
     /// The names of those that are on.
     pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
-        let all = [("TopologyAwareWorkloadScheduling", self.topology_aware_workload_scheduling)];
+        let all = [
+            ("TopologyAwareWorkloadScheduling", self.topology_aware_workload_scheduling),
+            ("CompositePodGroup", self.composite_pod_group),
+        ];
         all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name))
     }
 
     /// The gates of the playground's server.
     pub(super) fn of_server(self) -> Gates {
-        let Self { topology_aware_workload_scheduling } = self;
-        Gates { topology_aware_workload_scheduling, ..Gates::default() }
+        let Self { topology_aware_workload_scheduling, composite_pod_group } = self;
+        Gates { topology_aware_workload_scheduling, composite_pod_group, ..Gates::default() }
     }
 }
 
