@@ -80,6 +80,8 @@ pub enum ScheduledStatus<'e> {
     ScheduledPartly(&'e Diagnosis),
     /// What the last report says about it.
     Reported(&'e Diagnosis),
+    /// It is a part of a tree: what the last report about that means for it.
+    OfTree(Diagnosis),
     /// No member waits, and those that were found on nodes are fewer than its minimum.
     Incomplete(Diagnosis),
 }

@@ -18,9 +18,8 @@ impl Engine {
         });
         let Some((node, id, group)) = of_place else { return self.status_without_tree(key, spec) };
         let Some(tree) = &group.tree else { return GroupStatus { spec, ..GroupStatus::default() } };
-        let below: Vec<usize> = (0..group.rules.len())
-            .filter(|subset| tree.path(tree.leaves()[*subset]).any(|at| at == node))
-            .collect();
+        let below: Vec<usize> =
+            (0..group.rules.len()).filter(|subset| tree.path(tree.leaves()[*subset]).any(|at| at == node)).collect();
         let is_member = |pod: &&Pod| below.iter().any(|subset| *pod.subset == *group.rules[*subset].name);
         let pods = || group.members.iter().map(|(_, member)| self.cluster.pod(*member)).filter(is_member);
         let verdicts = self.reports.verdicts(Entity::Group(id));
@@ -39,7 +38,7 @@ impl Engine {
             has_nodes: pods().any(crate::status::holds_node),
             scheduled: match standing {
                 _ if counts.total == 0 && !has_started => ScheduledStatus::NoMembers,
-                Some(standing) => ScheduledStatus::Incomplete(part_diagnosis(group, node, standing)),
+                Some(standing) => ScheduledStatus::OfTree(part_diagnosis(group, node, standing)),
                 None if has_started => ScheduledStatus::Started,
                 None => ScheduledStatus::Unchanged,
             },
@@ -56,7 +55,8 @@ impl Engine {
         if let Some(id) = self.cluster.group_id(key) {
             return self.status_of(id);
         }
-        let problem = self.problem_of(key).filter(|_| spec.is_some_and(|spec| matches!(spec.policy, Policy::Groups { .. })));
+        let problem =
+            self.problem_of(key).filter(|_| spec.is_some_and(|spec| matches!(spec.policy, Policy::Groups { .. })));
         let scheduled = match problem {
             Some(problem) => ScheduledStatus::Incomplete(Diagnosis::Waiting(problem)),
             None => ScheduledStatus::NoMembers,

@@ -284,9 +284,8 @@ fn group_tree(spec: &GroupSpec, tree: &GroupTree, object: &dyn Fn() -> String) -
     let is_leaf = |node: &TreeNode| matches!(node.minimum, TreeMinimum::Pods(_));
     for (at, node) in nodes.iter().enumerate() {
         let field = |name: &str| format!("policy.tree[{}].{name}", node.name);
-        let fails = |name: &str, value: String, reason: &str| {
-            Err(ValidationError::new(object(), field(name), value, reason))
-        };
+        let fails =
+            |name: &str, value: String, reason: &str| Err(ValidationError::new(object(), field(name), value, reason));
         if !names.insert((is_leaf(node), &node.name)) || (node.name.is_empty() && at > 0) {
             return fails("name", node.name.clone(), "every group of a tree needs a name of its own");
         }

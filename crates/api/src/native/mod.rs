@@ -31,7 +31,8 @@ mod validate_workload;
 mod version;
 
 pub use composite_pod_group::{
-    CompositePodGroup, set_composite_pod_group_defaults, validate_composite_pod_group, validate_composite_pod_group_update,
+    CompositePodGroup, set_composite_pod_group_defaults, validate_composite_pod_group,
+    validate_composite_pod_group_update,
 };
 pub use gates::{Gates, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults};
 pub use pod_group::PodGroup;

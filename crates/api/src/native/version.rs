@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::pod_group::PodGroupSpec;
 use super::workload::WorkloadSpec;
-use super::{CompositePodGroup, GROUP, Gates, PodGroup, V1ALPHA3, VERSION, Workload, v1alpha1, v1alpha2, validate_pod_group};
+use super::{
+    CompositePodGroup, GROUP, Gates, PodGroup, V1ALPHA3, VERSION, Workload, v1alpha1, v1alpha2, validate_pod_group,
+};
 use crate::field_error::FieldError;
 use crate::keys::conditions::{POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED};
 

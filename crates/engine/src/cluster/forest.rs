@@ -126,7 +126,8 @@ impl Forest {
             path.push(parent);
             if is_cycle || path.len() > DEPTH_MAX {
                 let value = path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" -> ");
-                let reason = if is_cycle { "a group cannot be its own ancestor" } else { "a tree has at most 4 levels" };
+                let reason =
+                    if is_cycle { "a group cannot be its own ancestor" } else { "a tree has at most 4 levels" };
                 return Err(Problem::Invalid { field: "parent", value, reason });
             }
         }

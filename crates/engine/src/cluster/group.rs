@@ -348,8 +348,7 @@ impl Group {
     pub(crate) fn is_start_complete(&self, quorum: &[u32]) -> bool {
         let is_met = |subset: usize| {
             let minimum = self.rules[subset].min_member;
-            self.has_started_subset(subset)
-                || (quorum[subset] > 0 && self.member_counts[subset].scheduled() >= minimum)
+            self.has_started_subset(subset) || (quorum[subset] > 0 && self.member_counts[subset].scheduled() >= minimum)
         };
         self.scheduled_at_least(quorum) && self.tree.as_ref().is_none_or(|tree| tree.is_met(is_met))
     }

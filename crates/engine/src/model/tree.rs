@@ -205,8 +205,7 @@ mod tests {
     #[test]
     fn leaves_are_the_subsets() {
         let tree = tree();
-        let rules: Vec<(String, u32)> =
-            tree.rules().into_iter().map(|rule| (rule.name, rule.min_member)).collect();
+        let rules: Vec<(String, u32)> = tree.rules().into_iter().map(|rule| (rule.name, rule.min_member)).collect();
         let expected = [("a", 2), ("b1", 1), ("b2", 1), ("c", 3)].map(|(name, min)| (name.to_owned(), min));
         assert_eq!(rules, expected);
         assert_eq!((tree.subset(4), tree.subset(2), tree.depth(4)), (Some(2), None, 3));

@@ -65,8 +65,9 @@ fn place_freely(
     {
         return Verdict::Placed;
     }
-    let equal =
-        !request.has_avoided_nodes() && request.has_one_domain() && requirements::have_equal_requirements(transaction.cluster(), request);
+    let equal = !request.has_avoided_nodes()
+        && request.has_one_domain()
+        && requirements::have_equal_requirements(transaction.cluster(), request);
     let exact = equal && !bounds::shares_limits_of_storage(transaction.cluster(), request);
     if (exact && affinity_placement::greedy_is_exact(transaction.cluster(), request))
         || bounds::lacks_capacity(transaction, cache, request)

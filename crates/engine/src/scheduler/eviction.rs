@@ -259,7 +259,8 @@ impl Engine {
         };
         let part = self.cluster.unit_of(pod);
         let is_in_unit = |other: &Pod| {
-            let together = self.cluster.unit_of(other) == part && other.eviction.as_ref().is_some_and(|one| one.whole && one.by == eviction.by);
+            let together = self.cluster.unit_of(other) == part
+                && other.eviction.as_ref().is_some_and(|one| one.whole && one.by == eviction.by);
             together && !other.terminating && other.state.node().is_some()
         };
         let members = self.cluster.group(group).members.iter().map(|(_, member)| *member);

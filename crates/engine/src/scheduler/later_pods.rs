@@ -60,7 +60,14 @@ impl Stage {
         for part in &self.parts {
             let (subset, expected) = (all.needs.len(), part.pods as usize);
             all.needs.push(part.pods);
-            all.lots.push(Lot { class: part.class, subset, pods: Vec::new(), expected, avoid: Vec::new(), within: None });
+            all.lots.push(Lot {
+                class: part.class,
+                subset,
+                pods: Vec::new(),
+                expected,
+                avoid: Vec::new(),
+                within: None,
+            });
         }
         all
     }
@@ -74,7 +81,15 @@ impl Stage {
     /// The pods of the stage alone.
     pub(super) fn request(&self, priority: i32) -> PlacementRequest {
         let none = (Vec::new(), Vec::new());
-        self.added_to(&PlacementRequest { lots: none.0, needs: none.1, priority, topology: None, within: None, needs_only: false, tree: None })
+        self.added_to(&PlacementRequest {
+            lots: none.0,
+            needs: none.1,
+            priority,
+            topology: None,
+            within: None,
+            needs_only: false,
+            tree: None,
+        })
     }
 
     /// Finds room for all of them beside what is placed already.

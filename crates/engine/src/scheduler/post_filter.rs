@@ -232,7 +232,8 @@ impl Engine {
                 }
             }
         }
-        if !request.is_met_by(&nominated) || !placement::tree::allows(&self.cluster, &mut self.cache, request, &subsets) {
+        if !request.is_met_by(&nominated) || !placement::tree::allows(&self.cluster, &mut self.cache, request, &subsets)
+        {
             places.clear();
         }
         // Labels may have changed since.

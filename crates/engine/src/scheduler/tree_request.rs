@@ -56,7 +56,8 @@ impl Engine {
 }
 
 fn state_of(group: &Group, subset: usize, pods: u32, need: u32) -> LeafState {
-    let starts = group.lifecycle.attempt().is_some_and(|attempt| attempt.quorum.get(subset).is_some_and(|min| *min > 0));
+    let starts =
+        group.lifecycle.attempt().is_some_and(|attempt| attempt.quorum.get(subset).is_some_and(|min| *min > 0));
     match need {
         0 => LeafState::Met,
         need if pods < need => LeafState::Incomplete,

@@ -236,7 +236,8 @@ impl Engine {
             return self.outbox.push(Command::Report(Box::new(report)));
         };
         let members = std::mem::take(&mut report.members);
-        let parts: Vec<Report> = keys.iter().skip(1).map(|key| self.part_of_report(key, id, &report, &members)).collect();
+        let parts: Vec<Report> =
+            keys.iter().skip(1).map(|key| self.part_of_report(key, id, &report, &members)).collect();
         self.outbox.push(Command::Report(Box::new(report)));
         self.outbox.extend(parts.into_iter().map(|part| Command::Report(Box::new(part))));
     }
@@ -290,12 +291,17 @@ pub(crate) fn part_diagnosis(group: &Group, node: usize, of_root: &Diagnosis) ->
     let below: Vec<usize> =
         (0..group.rules.len()).filter(|subset| tree.path(tree.leaves()[*subset]).any(|at| at == node)).collect();
     let scheduled: u32 = below.iter().map(|subset| group.member_counts[*subset].scheduled()).sum();
-    let reached: Vec<u32> = below.iter().map(|subset| group.lifecycle.reached().get(*subset).copied().unwrap_or(0)).collect();
+    let reached: Vec<u32> =
+        below.iter().map(|subset| group.lifecycle.reached().get(*subset).copied().unwrap_or(0)).collect();
     let has_started = tree.met(|subset| group.has_started_subset(subset))[node];
     match of_root {
         Diagnosis::Degraded { .. } | Diagnosis::TimedOut { .. } => of_root.clone(),
         Diagnosis::GroupUnschedulable(shortfall) if has_started => {
-            Diagnosis::GroupUnschedulable(crate::diagnosis::Shortfall { started: true, minimum: 0, ..shortfall.clone() })
+            Diagnosis::GroupUnschedulable(crate::diagnosis::Shortfall {
+                started: true,
+                minimum: 0,
+                ..shortfall.clone()
+            })
         }
         Diagnosis::GroupUnschedulable(shortfall) => {
             let minimum = below.iter().map(|subset| group.rules[*subset].min_member).sum();
@@ -303,9 +309,8 @@ pub(crate) fn part_diagnosis(group: &Group, node: usize, of_root: &Diagnosis) ->
         }
         _ if has_started => Diagnosis::Scheduled { minimum: sum_of(&reached), scheduled },
         Diagnosis::Scheduled { .. } | Diagnosis::Healthy { .. } => {
-            let lacking = below.iter().find(|subset| {
-                group.member_counts[**subset].present() < group.rules[**subset].min_member
-            });
+            let lacking =
+                below.iter().find(|subset| group.member_counts[**subset].present() < group.rules[**subset].min_member);
             let subset = lacking.or(below.first()).copied();
             let have = subset.map_or(0, |subset| group.member_counts[subset].present());
             let need = subset.map_or(1, |subset| group.rules[subset].min_member);

@@ -1,7 +1,7 @@
 //! Trees that are made up of groups with parents: parts that come late, are missing, invalid or gone.
 
 use muster_engine::diagnosis::Waiting;
-use muster_engine::model::group::{GroupPriority, GroupSpec, Policy, RecordedStart};
+use muster_engine::model::group::{DisruptionMode, GroupPriority, GroupSpec, Policy, RecordedStart};
 use muster_engine::status::{ScheduledStatus, StartStatus};
 use muster_engine::{Diagnosis, Subject};
 
@@ -160,9 +160,38 @@ fn each_group_of_a_tree_has_its_own_status() {
     fake.pods_of("b", "b", 2, 1);
     fake.advance(10_000);
     let engine = fake.engine.engine();
-    let (a, b, root) = (engine.group_status(&key("a")), engine.group_status(&key("b")), engine.group_status(&key("root")));
+    let (a, b, root) =
+        (engine.group_status(&key("a")), engine.group_status(&key("b")), engine.group_status(&key("root")));
     assert_eq!((a.counts.scheduled, b.counts.scheduled, root.counts.scheduled), (2, 0, 2));
-    let ScheduledStatus::Incomplete(a) = a.scheduled else { panic!("{:?}", a.scheduled) };
-    let ScheduledStatus::Incomplete(b) = b.scheduled else { panic!("{:?}", b.scheduled) };
+    let ScheduledStatus::OfTree(a) = a.scheduled else { panic!("{:?}", a.scheduled) };
+    let ScheduledStatus::OfTree(b) = b.scheduled else { panic!("{:?}", b.scheduled) };
     assert_eq!((a.group_reason(), b.group_reason()), ("Scheduled", "Unschedulable"));
+}
+
+#[test]
+fn part_of_a_tree_is_evicted_together_and_the_rest_stays() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 5);
+    let with = |spec: GroupSpec, own| GroupSpec { priority: GroupPriority::Own(own), ..spec };
+    fake.put_group(with(part("root", "", Policy::Groups { min_groups: 2 }), 1));
+    // The leader is better protected than its workers, which go together.
+    fake.put_group(with(part("leader", "root", Policy::Gang { min_count: 1 }), 100));
+    let workers = with(part("workers", "root", Policy::Gang { min_count: 3 }), 1);
+    fake.put_group(GroupSpec { disruption_mode: DisruptionMode::Group, ..workers });
+    fake.pods_of("leader", "leader", 1, 1);
+    fake.pods_of("workers", "workers", 3, 1);
+    fake.advance(10_000);
+    assert_eq!(fake.bound().len(), 4);
+    fake.pod_with("high", "", 3, |pod| pod.priority = 50);
+    fake.advance(10_000);
+    let mut evicted = fake.evicted();
+    evicted.sort();
+    assert_eq!(evicted, ["workers-0", "workers-1", "workers-2"], "two would have been enough");
+    assert_eq!((fake.bound_count("leader"), fake.bound_count("high")), (1, 1));
+    fake.pod_with("higher", "", 2, |pod| pod.priority = 99);
+    fake.advance(10_000);
+    assert_eq!(fake.bound_count("leader"), 1, "its own priority is higher");
+    fake.pod_with("highest", "", 5, |pod| pod.priority = 101);
+    fake.advance(10_000);
+    assert_eq!((fake.bound_count("highest"), fake.bound_count("leader")), (1, 0));
 }

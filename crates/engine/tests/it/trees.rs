@@ -288,7 +288,9 @@ fn part_of_a_tree_that_can_go_on_is_not_rolled_back() {
 fn each_group_keeps_to_its_domain_inside_that_of_its_parent() {
     let mut fake = FakeCluster::new();
     // Zone a has more room, but no two racks of two.
-    for (zone, rack, size) in [("a", "r1", 1), ("a", "r2", 1), ("a", "r3", 1), ("a", "r4", 2), ("b", "r1", 2), ("b", "r2", 2)] {
+    for (zone, rack, size) in
+        [("a", "r1", 1), ("a", "r2", 1), ("a", "r3", 1), ("a", "r4", 2), ("b", "r1", 2), ("b", "r2", 2)]
+    {
         for number in 0..size {
             node(&mut fake, &format!("{zone}-{rack}-{number}"), 1, &[("zone", zone), ("rack", rack)]);
         }

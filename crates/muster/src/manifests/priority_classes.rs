@@ -72,7 +72,8 @@ fn groups_policy(options: &Options) -> Policy {
         format!("(has(SPEC.{list}) ? SPEC.{list}.filter(g, has(g.priorityClassName)).map(g, g.priorityClassName) : [])")
     };
     // All templates of a Kubernetes' Workload have one class, so those inside of composite ones need not be read.
-    let lists = ["podGroups", "compositePodGroups", "podGroupTemplates", "compositePodGroupTemplates"].map(classes).join(" + ");
+    let lists =
+        ["podGroups", "compositePodGroups", "podGroupTemplates", "compositePodGroupTemplates"].map(classes).join(" + ");
     let named = format!("(has(SPEC.priorityClassName) ? [SPEC.priorityClassName] : []) + {lists}");
     let mut policy = policy(
         "muster-group-priority-classes",

@@ -55,6 +55,7 @@ impl Dialect for NativeCompositePodGroup {
         read.apply_min_resources(&object.metadata);
         read.apply_disruption_mode(&object.metadata);
         read.apply_later_pods(&object.metadata);
+        read.apply_parent(&object.metadata);
         read
     }
 

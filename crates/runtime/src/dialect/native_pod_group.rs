@@ -62,6 +62,7 @@ impl Dialect for NativePodGroup {
         read.apply_min_resources(&object.metadata);
         read.apply_disruption_mode(&object.metadata);
         read.apply_later_pods(&object.metadata);
+        read.apply_parent(&object.metadata);
         read
     }
 

@@ -488,7 +488,11 @@ impl GroupIndex {
             queue_position: group
                 .ranked_by_object
                 .then(|| QueuePosition { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
-            parent: group.parent.as_ref().filter(|_| self.gates.gang_scheduling).map(|parent| key_of_parent(key, object, parent)),
+            parent: group
+                .parent
+                .as_ref()
+                .filter(|_| self.gates.gang_scheduling)
+                .map(|parent| key_of_parent(key, object, parent)),
             created_ms: if group.parent.is_some() { object.created_ms } else { 0 },
             recorded,
             members_since_ms: object.members_since_ms,
@@ -513,7 +517,12 @@ impl GroupIndex {
 fn key_of_parent(key: &GroupKey, object: &GroupObject, parent: &Parent) -> GroupKey {
     let origin = parent.origin.to_owned();
     if object.is_group {
-        return GroupKey { origin, namespace: key.namespace.clone(), name: parent.group.clone(), replica: String::new() };
+        return GroupKey {
+            origin,
+            namespace: key.namespace.clone(),
+            name: parent.group.clone(),
+            replica: String::new(),
+        };
     }
     GroupKey { origin, name: format!("{}/{}", object.name, parent.group), ..key.clone() }
 }

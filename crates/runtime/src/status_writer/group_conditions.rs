@@ -139,6 +139,10 @@ fn set_scheduled(conditions: &mut Conditions, instance: &Instance, status: &Grou
             };
             conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &diagnosis.to_string());
         }
+        ScheduledStatus::OfTree(diagnosis) => {
+            let reason = diagnosis.group_reason();
+            conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &diagnosis.to_string());
+        }
         ScheduledStatus::Incomplete(diagnosis) => {
             conditions.set(POD_GROUP_SCHEDULED, false, diagnosis.group_reason(), &diagnosis.to_string());
         }

@@ -104,6 +104,8 @@ impl Scenario {
             Action::Apply(apply) | Action::Refused(Refused { apply: Some(apply), .. }) => apply.manifests.as_slice(),
             _ => &[],
         });
+        // Groups of groups are in one version only, beside any version of the others.
+        let manifests = manifests.filter(|manifest| manifest["kind"] != "CompositePodGroup");
         let mut versions = manifests.filter_map(|manifest| manifest["apiVersion"].as_str());
         versions.find(|version| version.starts_with("scheduling.k8s.io/") && *version != "scheduling.k8s.io/v1")
     }

@@ -23,8 +23,8 @@ use crate::cluster::transaction::Transaction;
 use crate::model::ids::{NodeId, PodId};
 use crate::model::topology::{GroupTopology, RankDistance};
 use choice::DomainRoom;
-pub(crate) use rooms::Rooms;
 pub(super) use choice::domain_of_most;
+pub(crate) use rooms::Rooms;
 pub(crate) use tree::{DomainId, Tree};
 
 /// So many domains are tried for a group whose room is only known by a bound.

@@ -128,13 +128,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
         super::super::place(forest.transaction, forest.cache, request, forest.steps_max)
     }
 
-    fn solve_group(
-        &mut self,
-        node: usize,
-        within: Option<Within>,
-        tasks: &[Task],
-        attempt: &Attempt,
-    ) -> Option<Part> {
+    fn solve_group(&mut self, node: usize, within: Option<Within>, tasks: &[Task], attempt: &Attempt) -> Option<Part> {
         let tree = self.forest.tree.tree.clone();
         if tree.met(|subset| attempt.part.met[subset])[node] && !self.is_starting(node) {
             return self.solve(tasks.to_vec(), attempt.clone());

@@ -40,9 +40,8 @@ impl Options {
         let is_leaf = forest.tree.tree.subset(node).is_some();
         let cluster = forest.transaction.cluster();
         let found = domains::options(cluster, forest.cache, &below, (&labels, &topology), inside, is_leaf);
-        let domains = found.into_iter().map(|domain| {
-            (domain != DomainId::ROOT).then(|| Within { tree: labels.clone(), domain })
-        });
+        let domains =
+            found.into_iter().map(|domain| (domain != DomainId::ROOT).then(|| Within { tree: labels.clone(), domain }));
         Self { domains: domains.collect(), topology: Some(topology), is_constrained: true }
     }
 }

@@ -58,7 +58,9 @@ impl Forest<'_, '_> {
         let savepoint = self.transaction.savepoint();
         let met: Vec<bool> = self.tree.leaves.iter().map(|state| *state == LeafState::Met).collect();
         let mut start = Part { within: vec![self.request.within.clone(); met.len()], met };
-        for (subset, leaf) in self.tree.tree.clone().leaves().iter().enumerate().filter(|(subset, _)| start.met[*subset]) {
+        for (subset, leaf) in
+            self.tree.tree.clone().leaves().iter().enumerate().filter(|(subset, _)| start.met[*subset])
+        {
             start.within[subset] = domains::of_started(self, *leaf, &start);
         }
         let mut part = match Choice::new(self).needed(start) {
