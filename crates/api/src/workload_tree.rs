@@ -182,12 +182,13 @@ pub(crate) fn validate_tree(
     let parents: BTreeMap<&str, Option<&str>> =
         composite.iter().map(|(name, group)| (name.as_str(), group.parent.as_deref())).collect();
     for (index, one) in spec.pod_groups.iter().enumerate() {
-        let path = path.child("podGroups").index(index);
+        let list = path.child("podGroups");
+        let path = list.index(index);
         check_parent(one.parent.as_deref(), &parents, 1, &path)?;
         only_at_the_root(one.parent.as_deref(), one.preemption_policy.as_deref(), &path)?;
         if let (Some(_), Policy::Basic { desired_count: Some(desired) }) = (&one.parent, &groups[index].1.policy) {
-            let path = path.child("policy").child("basic").child("desiredCount");
-            return Err(path.invalid(desired, "has no effect in a group with a parent"));
+            let (policy, reason) = (path.child("policy"), "has no effect in a group with a parent");
+            return Err(policy.child("basic").child("desiredCount").invalid(desired, reason));
         }
     }
     for (index, (name, group)) in composite.iter().enumerate() {
@@ -199,8 +200,8 @@ pub(crate) fn validate_tree(
             return Err(path.child("name").invalid(name, "no group has this parent"));
         }
         if group.min_groups as usize > children {
-            let path = path.child("policy").child("gang").child("minGroupCount");
-            return Err(path.invalid(&group.min_groups, format_args!("only {children} groups have this parent")));
+            let (policy, reason) = (path.child("policy"), format!("only {children} groups have this parent"));
+            return Err(policy.child("gang").child("minGroupCount").invalid(&group.min_groups, reason));
         }
     }
     Ok(composite)

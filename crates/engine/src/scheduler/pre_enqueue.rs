@@ -52,6 +52,7 @@ impl Engine {
     pub(super) fn review_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         let family = self.family_of(id);
+        let root = self.root_with_gone_parts(id);
         if self.cluster.remove_group_if_unused(id) {
             self.queue.remove(entity);
             self.reports.forget(entity);
@@ -61,7 +62,9 @@ impl Engine {
             self.review_parked_later(id);
         }
         self.review_reservation(id);
-        self.forget_gone_parts(id);
+        if let Some(root) = root {
+            self.forget_gone_parts(&root);
+        }
         if let Some(family) = family {
             self.review_kept_room(&family);
         }

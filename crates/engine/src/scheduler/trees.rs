@@ -266,14 +266,16 @@ impl Engine {
         self.cluster.group_id(key).map(Entity::Group)
     }
 
+    /// The key of a group, if objects of its tree may be gone.
+    pub(super) fn root_with_gone_parts(&self, id: GroupId) -> Option<GroupKey> {
+        let key = (!self.forest_gone.is_empty()).then(|| self.cluster.group_if_any(id).map(|group| &group.key))??;
+        (!self.forest.tree(key).is_empty()).then(|| key.clone())
+    }
+
     /// Forgets groups of a tree whose objects are gone and which have no pods on nodes any more.
-    pub(super) fn forget_gone_parts(&mut self, id: GroupId) {
-        if self.forest_gone.is_empty() {
-            return;
-        }
-        let Some(root) = self.cluster.group_if_any(id).map(|group| group.key.clone()) else { return };
+    pub(super) fn forget_gone_parts(&mut self, root: &GroupKey) {
         let gone: Vec<GroupKey> =
-            self.forest.tree(&root).iter().filter(|key| self.forest_gone.contains(*key)).cloned().collect();
+            self.forest.tree(root).iter().filter(|key| self.forest_gone.contains(*key)).cloned().collect();
         for key in gone.into_iter().rev() {
             if !self.holds_nodes(&key) {
                 self.group_or_part_gone(&key);

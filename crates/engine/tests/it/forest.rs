@@ -195,3 +195,24 @@ fn part_of_a_tree_is_evicted_together_and_the_rest_stays() {
     fake.advance(10_000);
     assert_eq!((fake.bound_count("highest"), fake.bound_count("leader")), (1, 0));
 }
+
+#[test]
+fn tree_whose_objects_are_gone_is_forgotten_with_its_last_pod() {
+    let mut fake = FakeCluster::new();
+    fake.node("n0", 8);
+    groups(&mut fake, "root", "", 1);
+    gang(&mut fake, "a", "root", 2);
+    fake.pods_of("a", "a", 2, 1);
+    fake.advance(10_000);
+    fake.remove_group("root");
+    fake.remove_group("a");
+    fake.remove("a-0");
+    fake.remove("a-1");
+    fake.advance(10_000);
+    assert_eq!(fake.engine.engine().group_views().count(), 0);
+    // The same names mean a new tree.
+    gang(&mut fake, "a", "other", 1);
+    fake.pods_of("b", "a", 1, 1);
+    fake.advance(10_000);
+    assert_eq!((diagnosis(&fake, "a"), fake.bound_count("b")), ("Waiting for the parent group ns/other: no such object.".to_owned(), 0));
+}
