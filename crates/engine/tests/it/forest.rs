@@ -214,5 +214,8 @@ fn tree_whose_objects_are_gone_is_forgotten_with_its_last_pod() {
     gang(&mut fake, "a", "other", 1);
     fake.pods_of("b", "a", 1, 1);
     fake.advance(10_000);
-    assert_eq!((diagnosis(&fake, "a"), fake.bound_count("b")), ("Waiting for the parent group ns/other: no such object.".to_owned(), 0));
+    assert_eq!(
+        (diagnosis(&fake, "a"), fake.bound_count("b")),
+        ("Waiting for the parent group ns/other: no such object.".to_owned(), 0)
+    );
 }

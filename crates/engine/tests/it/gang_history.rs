@@ -301,7 +301,7 @@ pub(crate) fn minimums(group: &GroupSpec) -> Minimums {
         Policy::Gang { min_count } => [(String::new(), *min_count as usize)].into(),
         Policy::Subsets(list) => list.iter().map(|subset| (subset.name.clone(), subset.min_member as usize)).collect(),
         // Of a tree, not all leaves have to start: `trees` checks them.
-        Policy::Basic { .. } | Policy::Tree(_) => [(String::new(), 0)].into(),
+        Policy::Basic { .. } | Policy::Groups { .. } | Policy::Tree(_) => [(String::new(), 0)].into(),
     }
 }
 
