@@ -239,7 +239,7 @@ impl Engine {
             pod.start_role == StartRole::Tentative && !belongs(pod)
         };
         let rest: Vec<PodId> = group.members.iter().map(|(_, member)| *member).filter(is_of_rest).collect();
-        for member in rest {
+        for member in rest.iter().copied() {
             let pod = self.cluster.pod(member);
             let stays = !pod.controlled || self.has_run_long(id, pod) || self.is_of_former_object(id, pod);
             let idle = pod.bind.as_deref().is_none_or(|bind| !bind.in_flight);
@@ -252,6 +252,13 @@ impl Engine {
             }
         }
         self.start_confirmed(id, part);
+        for member in rest {
+            let pod = self.cluster.pod_mut(member);
+            // A bind in flight may still succeed: then it is a start of its own, as after any other deadline.
+            if matches!(pod.state, PodState::Assumed(_)) || pod.rolling_back {
+                pod.start_role = StartRole::Tentative;
+            }
+        }
         self.count_failure(Entity::Group(id), self.cluster.group(id).members.len());
         self.review_group(id);
     }

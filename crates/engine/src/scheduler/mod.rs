@@ -271,7 +271,9 @@ impl Engine {
 
     /// When `decide` has work to do: not later than now if it has work already, `None` if it depends on an observation.
     pub fn next_wakeup(&self) -> Option<Millis> {
-        if !self.outbox.is_empty() || self.volumes.has_changes() {
+        // Trees are composed with the first decision.
+        let has_new_trees = !self.has_decided && self.forest.keys().next().is_some();
+        if !self.outbox.is_empty() || self.volumes.has_changes() || has_new_trees {
             return Some(self.now);
         }
         let timer = self.timers.first().map(|(due, _)| *due);

@@ -42,7 +42,7 @@ fn leaf_that_comes_first_waits_for_its_parents() {
     groups(&mut fake, "root", "", 1);
     fake.advance(10_000);
     assert_eq!(fake.bound_count("a"), 2);
-    assert_eq!(diagnosis(&fake, "a"), "Scheduled: 2 pods are bound; the minimum is 2.");
+    assert_eq!(diagnosis(&fake, "a"), "2 pods are bound, 2 are needed.");
 }
 
 #[test]
