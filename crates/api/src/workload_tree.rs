@@ -1,7 +1,8 @@
 //! Groups of groups in our own Workload: its composite groups, and which tree every group is a part of.
 //!
 //! Invariant of checked groups: every parent is a composite group of the same object, no tree has more than
-//! [`DEPTH_MAX`] levels, and every composite group has enough children for its minimum. Must not depend on what the engine
+//! [`DEPTH_MAX`] levels, and every composite group has enough children for its minimum. Must not depend on what the
+//! engine
 //! does.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,7 +208,8 @@ pub(crate) fn validate_tree(
     Ok(composite)
 }
 
-/// Checks that a parent exists and that there are not too many levels. `levels` is how many there are from the group down.
+/// Checks that a parent exists and that there are not too many levels. `levels` is how many there are from the group
+/// down.
 fn check_parent(
     parent: Option<&str>,
     parents: &BTreeMap<&str, Option<&str>>,

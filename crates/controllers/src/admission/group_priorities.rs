@@ -8,7 +8,8 @@
 //! refuses a change of the class. A priority of the system is refused outside of kube-system.
 //!
 //! Nothing is filled in or refused before the classes have been listed, and for a class that is not known: it may have
-//! been created a moment ago, with the group in one file. The scheduler resolves the priority then, or reports the class.
+//! been created a moment ago, with the group in one file. The scheduler resolves the priority then, or reports the
+//! class.
 
 use muster_api::group::{WrittenGroup, priority};
 use muster_api::invalid::{FieldPath, InvalidField};

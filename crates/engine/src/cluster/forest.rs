@@ -1,7 +1,9 @@
 //! The forest: groups with a parent and groups of groups, as observed, and the trees that they make up.
 //!
-//! Parts of a tree are seen in any order and can be missing. A tree is composed of what leads to its root without a gap;
-//! everything else has a problem that says why it is no part of one. Must not depend on pods or on how trees are scheduled.
+//! Parts of a tree are seen in any order and can be missing. A tree is composed of what leads to its root without a
+//! gap;
+//! everything else has a problem that says why it is no part of one. Must not depend on pods or on how trees are
+//! scheduled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -179,7 +181,8 @@ impl Forest {
         all
     }
 
-    /// Composes the tree of a root and records the places of its groups. Returns it with the groups that have lost their
+    /// Composes the tree of a root and records the places of its groups. Returns it with the groups that have lost
+    /// their
     /// place; `None` if there is no such root.
     pub(crate) fn compose(&mut self, root: &GroupKey) -> (Option<Composed>, Vec<GroupKey>) {
         let composed = self.specs.get(root).filter(|spec| spec.parent.is_none()).and_then(|spec| self.tree_of(spec));

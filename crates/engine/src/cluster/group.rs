@@ -93,7 +93,8 @@ pub(crate) enum Definition {
     },
     /// The object is there and can be used.
     Current(GroupSpec),
-    /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is placed.
+    /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is
+    /// placed.
     Former(GroupSpec),
 }
 
@@ -263,7 +264,8 @@ impl Group {
         }
     }
 
-    /// The current minimum of each subset. In a tree, only the leaves that have pods on nodes or have started count: which
+    /// The current minimum of each subset. In a tree, only the leaves that have pods on nodes or have started count:
+    /// which
     /// others start is not decided yet.
     pub(crate) fn quorum(&self) -> Vec<u32> {
         let is_chosen = |subset: usize| {
@@ -363,7 +365,8 @@ impl Group {
         quorum
     }
 
-    /// Of a start whose time is over, the part of the tree that is complete, if the root has what it needs: the minimum to
+    /// Of a start whose time is over, the part of the tree that is complete, if the root has what it needs: the minimum
+    /// to
     /// confirm. `None` if nothing of it is.
     pub(crate) fn complete_part(&self, quorum: &[u32]) -> Option<Vec<u32>> {
         let tree = self.tree.as_ref()?;
@@ -493,7 +496,8 @@ impl Group {
         }
     }
 
-    /// The first subset with fewer members than its minimum, and how many it has. In a tree, the first that its parent lacks.
+    /// The first subset with fewer members than its minimum, and how many it has. In a tree, the first that its parent
+    /// lacks.
     pub(crate) fn incomplete_subset(&self) -> Option<(&Subset, u32)> {
         let present = |subset: usize| self.member_counts[subset].present();
         let lacks = |subset: &usize| present(*subset) < self.rules[*subset].min_member;

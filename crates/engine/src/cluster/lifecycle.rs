@@ -1,6 +1,7 @@
 //! The lifecycle of a group: pending, starting, partially bound, started.
 //!
-//! Every change is a transition with its cause, in the table of [`Lifecycle::apply`]. Why a pending group waits is in its
+//! Every change is a transition with its cause, in the table of [`Lifecycle::apply`]. Why a pending group waits is in
+//! its
 //! diagnosis, and whether it is being evicted or has completed in its members: that is derived, not stored here.
 
 use crate::model::Millis;

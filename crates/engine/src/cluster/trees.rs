@@ -1,4 +1,5 @@
-//! Pods of trees: what they are evicted with, what protects them, and their move between a group and the root of its tree.
+//! Pods of trees: what they are evicted with, what protects them, and their move between a group and the root of its
+//! tree.
 
 use super::Cluster;
 use super::pod::{Pod, StartRole};
@@ -16,7 +17,8 @@ impl Cluster {
         protected.map_or(own, |protected| protected.max(own))
     }
 
-    /// The part of its group that a pod is evicted with: the position of a group in the tree, or 0 for all of it. `None` if
+    /// The part of its group that a pod is evicted with: the position of a group in the tree, or 0 for all of it.
+    /// `None` if
     /// the pod can be evicted alone.
     pub(crate) fn unit_of(&self, pod: &Pod) -> Option<usize> {
         let group = self.group(pod.group?);

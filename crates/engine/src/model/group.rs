@@ -216,7 +216,8 @@ pub struct GroupSpec {
     /// The total resources of the group, where not all members exist when it starts: base units by name.
     #[serde(default)]
     pub min_resources: BTreeMap<String, i64>,
-    /// Pods that exist only after others run, by what runs at the same time. Groups that start one after another have the
+    /// Pods that exist only after others run, by what runs at the same time. Groups that start one after another have
+    /// the
     /// same list, each of them is in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<Vec<LaterPods>>,
@@ -233,7 +234,8 @@ pub struct GroupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "turn")]
     pub queue_position: Option<QueuePosition>,
-    /// The parent group that it waits for: until then it is not known which tree it is a part of, and it is not scheduled.
+    /// The parent group that it waits for: until then it is not known which tree it is a part of, and it is not
+    /// scheduled.
     #[serde(default)]
     pub parent: Option<GroupKey>,
     /// When the object was created: of the groups of one parent, the oldest is tried first.

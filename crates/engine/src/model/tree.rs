@@ -1,6 +1,7 @@
 //! Trees of groups: groups of which each needs some of its child groups, down to the leaves, whose members are pods.
 //!
-//! The root is the group that the engine schedules; its subsets are the leaves, in the order of the list. So a tree starts
+//! The root is the group that the engine schedules; its subsets are the leaves, in the order of the list. So a tree
+//! starts
 //! whole, like any group, and what is known about a leaf is known about a subset.
 
 use std::sync::Arc;
@@ -34,14 +35,16 @@ pub struct TreeNode {
     pub parent: usize,
     /// What it needs.
     pub minimum: TreeMinimum,
-    /// The topology domains that its pods share, in addition to those of its ancestors. That of the root is the group's.
+    /// The topology domains that its pods share, in addition to those of its ancestors. That of the root is the
+    /// group's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<Arc<GroupTopology>>,
     /// Whether its pods are evicted together. The highest group on the way to the root decides. That of the root is the
     /// group's.
     #[serde(default)]
     pub disruption_mode: DisruptionMode,
-    /// The priority that protects its pods from preemption, at least that of its parent; `None` if it has that. The tree is
+    /// The priority that protects its pods from preemption, at least that of its parent; `None` if it has that. The
+    /// tree is
     /// scheduled with the priority of the root, which is the group's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<i32>,
@@ -156,7 +159,8 @@ impl GroupTree {
         self.children[node].iter().filter(|child| among[**child]).count() as u32
     }
 
-    /// Which leaves, by subset, are in groups that all have what they need, up to the root. The others are not a part of
+    /// Which leaves, by subset, are in groups that all have what they need, up to the root. The others are not a part
+    /// of
     /// what has started.
     pub fn complete(&self, is_met: impl Fn(usize) -> bool) -> Vec<bool> {
         let met = self.met(is_met);

@@ -90,7 +90,8 @@ impl TreeRequest {
         whole && self.tree.is_met(is_met) && complete.iter().zip(pods).all(|(complete, pods)| *complete || *pods == 0)
     }
 
-    /// The leaves that would start if the first groups did which have enough pods, beside what is starting: an example of what
+    /// The leaves that would start if the first groups did which have enough pods, beside what is starting: an example
+    /// of what
     /// is needed.
     fn first_choice(&self) -> Vec<bool> {
         let state = |subset: usize| self.leaves[subset];

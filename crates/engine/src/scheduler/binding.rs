@@ -229,7 +229,8 @@ impl Engine {
         self.review_group(id);
     }
 
-    /// The time of a start is over, and a part of the tree is complete that can go on without the rest: only the rest is
+    /// The time of a start is over, and a part of the tree is complete that can go on without the rest: only the rest
+    /// is
     /// undone.
     fn confirm_part_of_tree(&mut self, id: GroupId, part: Vec<u32>) {
         let group = self.cluster.group(id);

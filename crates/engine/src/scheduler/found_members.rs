@@ -1,9 +1,11 @@
 //! Stamps: what a bind writes on a member of a group, and what this process concludes from it about members that were
 //! bound before.
 //!
-//! Kubernetes cannot unbind, so a start that was interrupted can only be rolled back by deleting its pods, and a pod that
+//! Kubernetes cannot unbind, so a start that was interrupted can only be rolled back by deleting its pods, and a pod
+//! that
 //! does its work must never be deleted for that. The status of a group may be lost with its object or not be written
-//! yet. So every bind carries a stamp: the group's object, the start, and whether that was confirmed already. Only members
+//! yet. So every bind carries a stamp: the group's object, the start, and whether that was confirmed already. Only
+//! members
 //! with a stamp of this very object and of a start that was never confirmed can be rolled back, and of those only pods
 //! that have not run for longer than a start may take. If the object is gone, the stamps also tell what it said.
 
@@ -163,7 +165,8 @@ impl Engine {
         true
     }
 
-    /// The minimum of a recorded start where only the members know it: the one that those of the latest start are stamped
+    /// The minimum of a recorded start where only the members know it: the one that those of the latest start are
+    /// stamped
     /// with.
     fn stamped_minimum(&self, id: GroupId) -> Option<Vec<u32>> {
         let group = self.cluster.group(id);

@@ -2,7 +2,8 @@
 //! after another.
 //!
 //! A group must not start while there is no room for them, or it would hold its nodes and wait forever. Their templates
-//! are known, so they are placed in the trial, each on the nodes that it may use. What runs at the same time is a stage:
+//! are known, so they are placed in the trial, each on the nodes that it may use. What runs at the same time is a
+//! stage:
 //! its pods must fit beside the group. The pods of stages without the group must fit by themselves; as they come only
 //! when others have ended, what they may preempt then does not count. From the start on the room is kept (`kept_room`).
 
@@ -137,7 +138,8 @@ impl Stage {
 }
 
 impl Engine {
-    /// The pods that must fit beside a group when it starts and whose room is then kept; `None` if it has started or has
+    /// The pods that must fit beside a group when it starts and whose room is then kept; `None` if it has started or
+    /// has
     /// no later pods. They are to be released.
     pub(super) fn later_beside(&mut self, id: GroupId) -> Option<Stage> {
         let group = self.cluster.group(id);
@@ -174,7 +176,8 @@ impl Engine {
         None
     }
 
-    /// The first part of a stage without room, beside the group or by itself: now, or without what the group may preempt.
+    /// The first part of a stage without room, beside the group or by itself: now, or without what the group may
+    /// preempt.
     fn stage_gap(
         &mut self,
         id: GroupId,

@@ -598,7 +598,8 @@ impl Engine {
         Ok(())
     }
 
-    /// The same group with its constraint on the tree of the declared levels. Without a constraint ranks follow that tree.
+    /// The same group with its constraint on the tree of the declared levels. Without a constraint ranks follow that
+    /// tree.
     fn in_topology_levels(&self, spec: GroupSpec) -> GroupSpec {
         let levels = &self.config.topology_levels;
         let topology = match spec.topology.as_deref() {

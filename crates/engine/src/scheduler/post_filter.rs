@@ -509,7 +509,8 @@ impl Engine {
         victims
     }
 
-    /// Records which victims should be gone, and whose eviction fails. Returns all leaving pods that may block the places.
+    /// Records which victims should be gone, and whose eviction fails. Returns all leaving pods that may block the
+    /// places.
     pub(super) fn name_late_victims(
         &self,
         victims: &mut Victims,

@@ -1,10 +1,12 @@
 //! Queueing hints: which parked entities each event of the cluster activates.
 //!
 //! This is the only place that activates entities because of a change of the cluster. Every event has its queue action
-//! in `handle_event`; the compiler asks for that of a new one. Parked entities are found by the shapes of their pods. An
+//! in `handle_event`; the compiler asks for that of a new one. Parked entities are found by the shapes of their pods.
+//! An
 //! attempt is cheap and a missed placement or plan is not, so in doubt entities are activated.
 //!
-//! The events of an observation or timer are handled at its end. Within a scheduling attempt they are handled after each
+//! The events of an observation or timer are handled at its end. Within a scheduling attempt they are handled after
+//! each
 //! change, while the entity of the attempt is not parked: it is not activated by its own changes.
 
 use std::collections::BTreeSet;

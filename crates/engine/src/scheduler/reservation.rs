@@ -2,8 +2,10 @@
 //!
 //! A gang that has been unschedulable for too long, and would fit without the pods that end in time or that it may
 //! preempt, reserves the nodes that need the least draining. Pods of the same or a lower priority are no longer placed
-//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order, and it holds
-//! a share of the nodes at most. It ends when the gang is placed or no longer waits for capacity, and after a time limit,
+//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order, and it
+//! holds
+//! a share of the nodes at most. It ends when the gang is placed or no longer waits for capacity, and after a time
+//! limit,
 //! so that nodes that do not drain are not kept empty. A reservation that ends without a start is in vain, also if its
 //! gang is deleted: the namespace has to pause before the next one for as long as it held nodes, each time doubled.
 

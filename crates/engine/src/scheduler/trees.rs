@@ -1,7 +1,9 @@
-//! Trees: keeps the groups that are scheduled, the roots, in line with the forest of observed groups, and reports about a
+//! Trees: keeps the groups that are scheduled, the roots, in line with the forest of observed groups, and reports about
+//! a
 //! root for each of its groups.
 //!
-//! A leaf that is no part of a tree (yet) is a group of its own that waits. When it gets its place, its pods become members
+//! A leaf that is no part of a tree (yet) is a group of its own that waits. When it gets its place, its pods become
+//! members
 //! of the root. Before the first decision everything has to be listed, so trees are composed then.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,5 @@
-//! Random runs with trees of groups: whatever fails, no leaf rests below its minimum by an act of the engine, and none runs
+//! Random runs with trees of groups: whatever fails, no leaf rests below its minimum by an act of the engine, and none
+//! runs
 //! whose tree has not started.
 
 use std::collections::BTreeMap;

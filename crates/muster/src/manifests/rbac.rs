@@ -15,7 +15,8 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("", &["namespaces", "nodes"], READ),
-        // Volumes are reserved, and nodes selected for which they are provisioned; read again if it is not known whether
+        // Volumes are reserved, and nodes selected for which they are provisioned; read again if it is not known
+        // whether
         // a write has taken effect.
         rule("", &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
         rule(

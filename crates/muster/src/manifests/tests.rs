@@ -221,6 +221,7 @@ fn permissions_are_exactly_these() {
         let mut expected: BTreeSet<String> = common.iter().map(|right| (*right).to_owned()).collect();
         if version != Version::V1_35 {
             expected.insert(native.to_owned());
+            expected.insert("patch compositepodgroups/status.scheduling.k8s.io".to_owned());
         }
         assert_eq!(rights(&find(&documents, "ClusterRole")["rules"]), expected, "{name}");
         let lease = [

@@ -1,4 +1,5 @@
-//! The strategy of native CompositePodGroups of 1.37 (v1alpha3), with the rules of `muster_api::native`. They are served where
+//! The strategy of native CompositePodGroups of 1.37 (v1alpha3), with the rules of `muster_api::native`. They are
+//! served where
 //! the feature gate `CompositePodGroup` is on.
 
 use k8s_openapi::api::scheduling::v1alpha3;

@@ -1,4 +1,5 @@
-//! Kubernetes' CompositePodGroup (1.37, v1alpha3): a group whose members are PodGroups and further CompositePodGroups, which
+//! Kubernetes' CompositePodGroup (1.37, v1alpha3): a group whose members are PodGroups and further CompositePodGroups,
+//! which
 //! name it as their parent.
 //!
 //! No pod names one. Must not depend on other objects: how the groups make up trees is up to the engine.

@@ -1,6 +1,7 @@
 //! The status of a group object, from what the engine says about its groups.
 //!
-//! Every condition is a function of the engine's [`GroupStatus`], of what is wrong with the object, and of the condition
+//! Every condition is a function of the engine's [`GroupStatus`], of what is wrong with the object, and of the
+//! condition
 //! that is shown: that one stays where the engine says nothing.
 
 use jiff::Timestamp;

@@ -11,7 +11,8 @@ use crate::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::topology::DomainChoice;
 
-/// A domain, and what fits into it by the sums of its nodes: an upper bound, exact for pods of equal requirements without
+/// A domain, and what fits into it by the sums of its nodes: an upper bound, exact for pods of equal requirements
+/// without
 /// inter-pod terms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DomainRoom {
@@ -114,7 +115,8 @@ fn add_rooms(
     }
 }
 
-/// The two scores by which kube-scheduler compares placements: how many pods of the group there would be, relative to the
+/// The two scores by which kube-scheduler compares placements: how many pods of the group there would be, relative to
+/// the
 /// best placement, and how much would be allocated.
 fn add_scores(
     cluster: &Cluster,

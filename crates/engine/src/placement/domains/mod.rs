@@ -1,6 +1,7 @@
 //! Placement in topology domains.
 //!
-//! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements without
+//! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements
+//! without
 //! inter-pod terms that is exact: `choice` takes the best domain without trying any, and `split` spreads the pods over
 //! the fewest narrower domains. Other groups are tried domain by domain, in the order of that bound. `ranks` then hands
 //! the places to the pods in the order of their ranks.
@@ -166,7 +167,8 @@ fn narrowest_that_holds(target: &Target, rooms: &Rooms, inside: DomainId, pods: 
     (tree.depth(inside) + 1..=depth).rev().find_map(tightest).map_or(inside, |(_, domain)| domain)
 }
 
-/// The pods in the order in which they are placed, as lot and index: first the minimums, then the others by priority and
+/// The pods in the order in which they are placed, as lot and index: first the minimums, then the others by priority
+/// and
 /// age, then those that are expected.
 fn turns(cluster: &Cluster, request: &PlacementRequest) -> Vec<(usize, usize)> {
     let mut missing: Vec<usize> = request.needs.iter().map(|need| *need as usize).collect();
@@ -269,7 +271,8 @@ fn place_in(
     verdict
 }
 
-/// The domains inside of a domain that a group may be placed in, best first: those of the preferred level and the ones above
+/// The domains inside of a domain that a group may be placed in, best first: those of the preferred level and the ones
+/// above
 /// it that hold all of its pods, then those of the required level, or else the domain itself.
 pub(super) fn options(
     cluster: &Cluster,

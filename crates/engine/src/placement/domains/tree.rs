@@ -1,6 +1,7 @@
 //! The domains of a list of node labels as a tree: each label divides the domains of the label before it.
 //!
-//! A domain is identified by its path: `rack-1` of one block and `rack-1` of another are different domains. The nodes are
+//! A domain is identified by its path: `rack-1` of one block and `rack-1` of another are different domains. The nodes
+//! are
 //! listed in the order of the tree, so every domain is a range of that list. Nodes without a label come after the
 //! domains of that label.
 

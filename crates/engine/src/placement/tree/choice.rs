@@ -1,6 +1,8 @@
-//! Which child groups of a tree start, and in which domains: tried in the order of the tree, depth first, within a limit.
+//! Which child groups of a tree start, and in which domains: tried in the order of the tree, depth first, within a
+//! limit.
 //!
-//! A group with a topology constraint of its own is placed as soon as its domain is chosen, so that its siblings see what
+//! A group with a topology constraint of its own is placed as soon as its domain is chosen, so that its siblings see
+//! what
 //! is left. The minimums of all others are placed together at the end: for them, the usual search decides.
 
 use super::super::domains;

@@ -1,6 +1,8 @@
-//! The topology domains of the groups of a tree: each group keeps to the domain of its parent, and to one of its own in it.
+//! The topology domains of the groups of a tree: each group keeps to the domain of its parent, and to one of its own in
+//! it.
 //!
-//! Domains are paths: the labels of a group continue those of its ancestors, so that equal values in different domains of
+//! Domains are paths: the labels of a group continue those of its ancestors, so that equal values in different domains
+//! of
 //! the ancestor are different domains.
 
 use std::sync::Arc;
@@ -125,7 +127,8 @@ fn part_within(
     Some(Within { tree: labels, domain })
 }
 
-/// Whether these pods on these nodes are in the domains that the groups of the tree require, given where their other members
+/// Whether these pods on these nodes are in the domains that the groups of the tree require, given where their other
+/// members
 /// are.
 pub(crate) fn allows(
     cluster: &Cluster,

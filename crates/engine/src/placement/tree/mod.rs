@@ -1,7 +1,9 @@
 //! Placement of trees of groups: which of them start, and in which domains.
 //!
-//! Two passes: first the minimums of all groups that the root needs, then, where there is room, further groups as a whole
-//! and further pods. No group takes room beyond its minimum before its siblings have theirs. `choice` decides which child
+//! Two passes: first the minimums of all groups that the root needs, then, where there is room, further groups as a
+//! whole
+//! and further pods. No group takes room beyond its minimum before its siblings have theirs. `choice` decides which
+//! child
 //! groups and which domains are tried, `proof` whether a negative answer is certain.
 
 mod choice;
@@ -34,7 +36,8 @@ struct Part {
     within: Vec<Option<Within>>,
 }
 
-/// Places what the root needs, whole groups and pods beyond that as they fit. `Placed` without any pod is no answer: then
+/// Places what the root needs, whole groups and pods beyond that as they fit. `Placed` without any pod is no answer:
+/// then
 /// nothing fits.
 pub(super) fn place(
     transaction: &mut Transaction<'_>,

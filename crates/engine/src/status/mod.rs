@@ -4,6 +4,8 @@
 //! holds: such a part is `None` or `Unchanged`. [`StartStatus`] is what a later process reads back as
 //! [`RecordedStart`](crate::model::group::RecordedStart).
 
+mod tree;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -349,7 +351,8 @@ fn health(cluster: &Cluster, group: &Group, standing: Option<&Diagnosis>) -> Opt
     }
 }
 
-/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes. Pods
+/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes.
+/// Pods
 /// of other schedulers can be victims, too.
 fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e>> {
     let is_placed = |pod: &Pod| matches!(pod.state, PodState::Bound(_));
@@ -364,7 +367,8 @@ fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e
     }
 }
 
-/// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. The pods
+/// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. The
+/// pods
 /// that are left of a group that was given up do not complete it.
 fn completion(cluster: &Cluster, group: &Group, counts: &Counts) -> Option<Completion> {
     let given_up = *group.lifecycle.recorded() == RecordedStart::GivenUp;
