@@ -28,9 +28,14 @@ pub mod annotations {
     pub const SCHEDULING: &str = "muster.dev/scheduling";
     /// A JSON resource list: the minimum resources of a group whose kind has no such field.
     pub const MIN_RESOURCES: &str = "muster.dev/min-resources";
+    /// The CompositePodGroup that a group is a part of, as controllers of Kubernetes hand it down, and as KEP-6089
+    /// spells it.
+    pub const PARENT_COMPOSITE_POD_GROUP: [&str; 2] =
+        ["scheduling.k8s.io/parent-compositepodgroup", "scheduling.k8s.io/parent-composite-podgroup"];
     /// On a group object: the pods that its owner creates only after others run, JSON. See `later_pods`.
     pub const LATER_PODS: &str = "muster.dev/later-pods";
-    /// On an owner, and on group objects whose field cannot be changed or does not exist: whether the pods of a gang are
+    /// On an owner, and on group objects whose field cannot be changed or does not exist: whether the pods of a gang
+    /// are
     /// evicted individually or together, `Pod` or `PodGroup`. On a Workload it can be a JSON object by group name.
     pub const DISRUPTION_MODE: &str = "muster.dev/disruption-mode";
     /// The cost of evicting a pod, compared to others of the same priority: an int32, 0 by default.
@@ -76,6 +81,8 @@ pub mod conditions {
     pub const DISRUPTION_TARGET: &str = "DisruptionTarget";
     /// The upstream condition on native groups: the group was scheduled at least once.
     pub const POD_GROUP_INITIALLY_SCHEDULED: &str = "PodGroupInitiallyScheduled";
+    /// The same on native groups of groups.
+    pub const COMPOSITE_POD_GROUP_INITIALLY_SCHEDULED: &str = "CompositePodGroupInitiallyScheduled";
     /// The pod's own condition.
     pub const POD_SCHEDULED: &str = "PodScheduled";
     /// On Jobs, JobSets and LeaderWorkerSets: whether the gangs of their pods are scheduled.

@@ -33,6 +33,7 @@ pub mod selector;
 pub mod toleration;
 pub mod wire;
 pub mod workload;
+pub mod workload_tree;
 pub mod written_quantity;
 
 mod container_demand;

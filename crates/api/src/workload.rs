@@ -5,7 +5,7 @@
 //! Invariant of a checked workload: it has 1 to 8 groups, and their names are unique DNS labels. Must not depend on
 //! what fills in the priority, or on what the engine does.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,6 +16,7 @@ use crate::invalid::{FieldPath, InvalidField};
 use crate::names::{check_dns_label, check_dns_subdomain, check_path_segment};
 use crate::null::{is_default, null_is_default};
 use crate::pod_group::{Settings, same_kind_of_policy, unchanged_settings};
+use crate::workload_tree::{CompositeGroup, WrittenCompositeGroup, validate_tree};
 
 /// The maximum number of groups of a workload.
 pub const MAX_POD_GROUPS: usize = 8;
@@ -29,6 +30,9 @@ pub struct WrittenWorkload {
     /// The object that owns the pods, such as a Job.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_ref: Option<WrittenControllerRef>,
+    /// The groups of groups.
+    #[serde(deserialize_with = "null_is_default", skip_serializing_if = "is_default")]
+    pub composite_pod_groups: Vec<WrittenCompositeGroup>,
     /// The groups of pods.
     #[serde(deserialize_with = "null_is_default")]
     pub pod_groups: Vec<WrittenWorkloadGroup>,
@@ -56,6 +60,9 @@ pub struct WrittenWorkloadGroup {
     /// The name, by which pods join.
     #[serde(deserialize_with = "null_is_default")]
     pub name: String,
+    /// The composite group that it is a part of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
     /// How members are placed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<WrittenPolicy>,
@@ -86,6 +93,10 @@ pub struct Workload {
     pub controller_ref: Option<WrittenControllerRef>,
     /// The groups with their names, in the order written.
     pub groups: Vec<(String, Group)>,
+    /// The groups of groups with their names, in the order written.
+    pub composite_groups: Vec<(String, CompositeGroup)>,
+    /// The parents of the groups that have one, by name.
+    pub parents: BTreeMap<String, String>,
 }
 
 /// Checks a new Workload's spec.
@@ -93,6 +104,7 @@ pub fn validate_workload(spec: &WrittenWorkload, path: &FieldPath<'_>) -> Result
     if let Some(reference) = &spec.controller_ref {
         reference.validate(&path.child("controllerRef"))?;
     }
+    let whole = path;
     let path = path.child("podGroups");
     if spec.pod_groups.is_empty() || spec.pod_groups.len() > MAX_POD_GROUPS {
         let reason = format_args!("must have 1 to {MAX_POD_GROUPS} entries");
@@ -108,7 +120,9 @@ pub fn validate_workload(spec: &WrittenWorkload, path: &FieldPath<'_>) -> Result
         }
         groups.push((one.name.clone(), one.validate(&path)?));
     }
-    Ok(Workload { controller_ref: spec.controller_ref.clone(), groups })
+    let composite_groups = validate_tree(spec, &groups, whole)?;
+    let parents = spec.pod_groups.iter().filter_map(|one| Some((one.name.clone(), one.parent.clone()?))).collect();
+    Ok(Workload { controller_ref: spec.controller_ref.clone(), groups, composite_groups, parents })
 }
 
 /// Checks an update of a Workload's spec.
@@ -121,6 +135,16 @@ pub fn validate_workload_update(
     if old.controller_ref.is_some() && spec.controller_ref != old.controller_ref {
         let reason = "cannot be changed or removed once it is set";
         return Err(path.child("controllerRef").invalid(&spec.controller_ref, reason));
+    }
+    let composite = path.child("compositePodGroups");
+    if spec.composite_pod_groups.len() != old.composite_pod_groups.len() {
+        return Err(composite.invalid(&spec.composite_pod_groups.len(), "groups cannot be added or removed"));
+    }
+    for (index, one) in spec.composite_pod_groups.iter().enumerate() {
+        let Some(old) = old.composite_pod_groups.iter().find(|old| old.name == one.name) else {
+            return Err(composite.invalid(&one.name, "groups cannot be added or removed"));
+        };
+        one.unchanged(old, &composite.index(index))?;
     }
     let path = path.child("podGroups");
     if spec.pod_groups.len() != old.pod_groups.len() {
@@ -175,6 +199,9 @@ impl WrittenWorkloadGroup {
 
     /// Refuses changes of a group, except of its counts, and that the number of its priority may be corrected.
     fn unchanged(&self, old: &WrittenWorkloadGroup, path: &FieldPath<'_>) -> Result<(), InvalidField> {
+        if self.parent != old.parent {
+            return Err(path.child("parent").invalid(&self.parent, "cannot be changed"));
+        }
         same_kind_of_policy(self.policy.as_ref(), old.policy.as_ref(), &path.child("policy"))?;
         if self.preemption_policy != old.preemption_policy {
             return Err(path.child("preemptionPolicy").invalid(&self.preemption_policy, "cannot be changed"));

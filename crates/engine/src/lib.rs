@@ -15,7 +15,8 @@
 //!
 //! let mut engine = Engine::new(Config::default())?;
 //! let offer = [("cpu".to_owned(), 2000), ("pods".to_owned(), 110)];
-//! engine.observe(0, Observation::NodeSeen(NodeSpec { name: "n0".into(), allocatable: offer.into(), ..NodeSpec::default() }))?;
+//! engine.observe(0, Observation::NodeSeen(NodeSpec { name: "n0".into(), allocatable: offer.into(),
+//! ..NodeSpec::default() }))?;
 //!
 //! let key = GroupKey { namespace: "ml".into(), name: "train".into(), ..GroupKey::default() };
 //! engine.observe(0, Observation::GroupSeen(GroupSpec::gang(key.clone(), 2)))?;

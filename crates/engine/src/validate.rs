@@ -3,8 +3,10 @@
 //! The host parses and validates API objects first; this is a second check, so that the engine can rely on its input.
 //! It looks at one object at a time and must not depend on the state of the cluster.
 
+use std::collections::BTreeSet;
+
 use crate::model::class::ClassSpec;
-use crate::model::group::{GroupSpec, Policy, Subset};
+use crate::model::group::{GroupPriority, GroupSpec, Policy, Subset};
 use crate::model::inter_pod::InterPodConstraints;
 use crate::model::labels::{LabelOperator, NodeTerm};
 use crate::model::node::NodeSpec;
@@ -12,6 +14,7 @@ use crate::model::pod::PodSpec;
 use crate::model::resources::AMOUNT_MAX;
 use crate::model::storage::StorageObservation;
 use crate::model::topology::{GroupTopology, LEVELS_MAX};
+use crate::model::tree::{DEPTH_MAX, GroupTree, NODES_MAX, TreeMinimum, TreeNode};
 use crate::validation_error::ValidationError;
 
 /// The largest minimum that the API can represent.
@@ -174,6 +177,8 @@ pub(crate) fn group(spec: &GroupSpec) -> Result<(), ValidationError> {
         Policy::Basic { desired_count: Some(count) } => minimum("policy.desired_count", *count, &object)?,
         Policy::Basic { desired_count: None } => {}
         Policy::Subsets(list) => subsets(list, spec.open, &object)?,
+        Policy::Tree(tree) => group_tree(spec, tree, &object)?,
+        Policy::Groups { min_groups } => minimum("policy.min_groups", *min_groups, &object)?,
     }
     if let Some(timeout_ms) = spec.schedule_timeout_ms
         && !(1..=SCHEDULE_TIMEOUT_MS_MAX).contains(&timeout_ms)
@@ -296,6 +301,51 @@ fn subsets(list: &[Subset], open: bool, object: &dyn Fn() -> String) -> Result<(
     Ok(())
 }
 
+/// The groups of a tree: each after its parent, with a name of its own, and not too deep.
+fn group_tree(spec: &GroupSpec, tree: &GroupTree, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
+    let nodes = tree.nodes();
+    if nodes.is_empty() || nodes.len() > NODES_MAX {
+        let reason = format!("a tree has 1 to {NODES_MAX} groups");
+        return Err(ValidationError::new(object(), "policy.tree", nodes.len(), reason));
+    }
+    let mut names = BTreeSet::new();
+    let is_leaf = |node: &TreeNode| matches!(node.minimum, TreeMinimum::Pods(_));
+    for (at, node) in nodes.iter().enumerate() {
+        let field = |name: &str| format!("policy.tree[{}].{name}", node.name);
+        let fails =
+            |name: &str, value: String, reason: &str| Err(ValidationError::new(object(), field(name), value, reason));
+        if !names.insert((is_leaf(node), &node.name)) || (node.name.is_empty() && at > 0) {
+            return fails("name", node.name.clone(), "every group of a tree needs a name of its own");
+        }
+        if at > 0 && (node.parent >= at || is_leaf(&nodes[node.parent])) {
+            return fails("parent", node.parent.to_string(), "the parent is a group of groups before it in the list");
+        }
+        match node.minimum {
+            TreeMinimum::Pods(pods) if at > 0 => minimum(&field("minimum"), pods, object)?,
+            TreeMinimum::Pods(pods) => return fails("minimum", pods.to_string(), "the root of a tree has groups"),
+            TreeMinimum::Groups(groups) => minimum(&field("minimum"), groups, object)?,
+        }
+        if tree.depth(at) > DEPTH_MAX {
+            return fails("parent", node.parent.to_string(), "a tree has at most 4 levels");
+        }
+        if let Some(constraint) = node.topology.as_deref() {
+            topology(constraint, object)?;
+        }
+        let above = (at > 0).then(|| tree.priority(node.parent)).flatten().or(match spec.priority {
+            GroupPriority::Own(own) => Some(own),
+            GroupPriority::LowestMember | GroupPriority::SharedByMembers => None,
+        });
+        if let Some(priority) = node.priority.filter(|priority| above.is_none_or(|above| *priority < above)) {
+            return fails("priority", priority.to_string(), "a group has at least the priority of its parent");
+        }
+    }
+    if !spec.min_resources.is_empty() || !spec.later.is_empty() {
+        let reason = "a tree has neither min_resources nor later pods";
+        return Err(ValidationError::new(object(), "policy.tree", nodes.len(), reason));
+    }
+    Ok(())
+}
+
 fn minimum(field: &str, count: u32, object: &dyn Fn() -> String) -> Result<(), ValidationError> {
     if (1..=MIN_COUNT_MAX).contains(&count) {
         return Ok(());
@@ -334,7 +384,6 @@ mod tests {
     use crate::model::labels::{PreferredTerm, Requirement};
     use crate::model::pod::{Membership, PodName, PodRefusal, RefusalKind};
     use crate::model::port::{HostPort, Protocol};
-    use crate::model::topology::DomainChoice;
 
     fn pod_with(change: impl FnOnce(&mut ClassSpec)) -> PodSpec {
         let id = PodName { namespace: "ml".into(), name: "a-0".into(), uid: "u".into() };

@@ -11,7 +11,7 @@ use kube::Client;
 use muster_api::native::{GROUP, NativeVersion};
 use tokio::time::{sleep, timeout};
 
-use crate::dialect::{Dialect, NativePodGroup, NativeWorkload};
+use crate::dialect::{Dialect, NativeCompositePodGroup, NativePodGroup, NativeWorkload};
 use crate::instruments::Instruments;
 
 /// Best first.
@@ -27,12 +27,15 @@ pub(crate) async fn native_dialects(
     request_timeout: Duration,
     instruments: &Instruments,
 ) -> Vec<Box<dyn Dialect>> {
-    let served = discover(client, request_timeout, instruments).await;
+    let (served, composite) = discover(client, request_timeout, instruments).await;
     let of_pod_groups = served.iter().copied().find(|version| version.pod_groups().is_some());
     let of_pod_groups = NativePodGroup(of_pod_groups.unwrap_or(NativeVersion::V1beta1));
     let mut dialects: Vec<Box<dyn Dialect>> = vec![Box::new(of_pod_groups)];
     if served.contains(&NativeVersion::V1alpha1) {
         dialects.push(Box::new(NativeWorkload));
+    }
+    if composite {
+        dialects.push(Box::new(NativeCompositePodGroup));
     }
     dialects
 }
@@ -43,11 +46,11 @@ pub async fn native_version(
     request_timeout: Duration,
     instruments: &Instruments,
 ) -> Option<NativeVersion> {
-    discover(client, request_timeout, instruments).await.first().copied()
+    discover(client, request_timeout, instruments).await.0.first().copied()
 }
 
-/// The served versions, best first. Retries until the cluster responds.
-async fn discover(client: &Client, request_timeout: Duration, instruments: &Instruments) -> Vec<NativeVersion> {
+/// The served versions, best first, and whether groups of groups are served. Retries until the cluster responds.
+async fn discover(client: &Client, request_timeout: Duration, instruments: &Instruments) -> (Vec<NativeVersion>, bool) {
     let mut pause = RETRY_MIN;
     loop {
         instruments.health.heartbeat();
@@ -61,15 +64,17 @@ async fn discover(client: &Client, request_timeout: Duration, instruments: &Inst
     }
 }
 
-async fn discover_once(client: &Client) -> kube::Result<Vec<NativeVersion>> {
+async fn discover_once(client: &Client) -> kube::Result<(Vec<NativeVersion>, bool)> {
     let mut served = Vec::new();
     for version in VERSIONS {
         if is_served(client, version, &version.group_objects().plural).await? {
             served.push(version);
         }
     }
-    tracing::info!(?served, "native groups");
-    Ok(served)
+    let composite = NativeVersion::composite_pod_groups();
+    let composite = is_served(client, NativeVersion::V1alpha3, &composite.plural).await?;
+    tracing::info!(?served, composite, "native groups");
+    Ok((served, composite))
 }
 
 /// Whether a kind is served in a version; the version may be served for other kinds only.

@@ -7,13 +7,14 @@
 //! three formats.
 //!
 //! The types hold what the API server stores with the gate `GenericWorkload` on; the validation reports the same errors
-//! as the server, in the same order. Composite pod groups (gate `CompositePodGroup`, alpha and off by default) are not
-//! supported: their fields are dropped, as a server with that gate off does.
+//! as the server, in the same order. Composite pod groups (gate `CompositePodGroup`, alpha and off by default) are in
+//! v1alpha3 only; templates of them are dropped.
 //!
 //! A server calls, in this order: [`set_pod_group_defaults`], [`drop_disabled_pod_group`] or
 //! [`drop_disabled_workload`], and the validation. Nothing here may depend on our own kinds, or on what the engine
 //! does.
 
+pub mod composite_pod_group;
 pub mod gates;
 pub mod pod_group;
 pub mod policy;
@@ -29,6 +30,10 @@ mod validate_template;
 mod validate_workload;
 mod version;
 
+pub use composite_pod_group::{
+    CompositePodGroup, set_composite_pod_group_defaults, validate_composite_pod_group,
+    validate_composite_pod_group_update,
+};
 pub use gates::{Gates, drop_disabled_pod_group, drop_disabled_workload, set_pod_group_defaults};
 pub use pod_group::PodGroup;
 pub use scheduling_group::validate_scheduling_group;

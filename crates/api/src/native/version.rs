@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::pod_group::PodGroupSpec;
 use super::workload::WorkloadSpec;
-use super::{GROUP, Gates, PodGroup, V1ALPHA3, VERSION, Workload, v1alpha1, v1alpha2, validate_pod_group};
+use super::{
+    CompositePodGroup, GROUP, Gates, PodGroup, V1ALPHA3, VERSION, Workload, v1alpha1, v1alpha2, validate_pod_group,
+};
 use crate::field_error::FieldError;
 use crate::keys::conditions::{POD_GROUP_INITIALLY_SCHEDULED, POD_GROUP_SCHEDULED};
 
@@ -57,6 +59,11 @@ impl NativeVersion {
     /// The resource whose objects define groups: PodGroups, or Workloads where groups are part of them.
     pub fn group_objects(self) -> ApiResource {
         self.pod_groups().unwrap_or_else(|| self.workloads())
+    }
+
+    /// The resource of CompositePodGroups; only one version has it.
+    pub fn composite_pod_groups() -> ApiResource {
+        ApiResource::erase::<CompositePodGroup>(&())
     }
 
     /// Whether the minimum of an existing group is mutable.

@@ -8,13 +8,15 @@
 //! refuses a change of the class. A priority of the system is refused outside of kube-system.
 //!
 //! Nothing is filled in or refused before the classes have been listed, and for a class that is not known: it may have
-//! been created a moment ago, with the group in one file. The scheduler resolves the priority then, or reports the class.
+//! been created a moment ago, with the group in one file. The scheduler resolves the priority then, or reports the
+//! class.
 
 use muster_api::group::{WrittenGroup, priority};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resolved_priority::{ResolvedPriority, check_namespace};
 use muster_api::wire::{PodGroup, Workload};
 use muster_api::workload::WrittenWorkloadGroup;
+use muster_api::workload_tree::WrittenCompositeGroup;
 use serde_json::{Value, json};
 
 use super::patch::Patch;
@@ -44,7 +46,12 @@ impl<'a> Fields<'a> {
     }
 
     fn of_workload_group(group: &'a WrittenWorkloadGroup) -> Option<Self> {
-        Self::of(group.priority_class_name.as_deref(), &group.priority, true)
+        // A group with a parent and without a class has the priority of the parent.
+        Self::of(group.priority_class_name.as_deref(), &group.priority, group.parent.is_none())
+    }
+
+    fn of_composite_group(group: &'a WrittenCompositeGroup) -> Option<Self> {
+        Self::of(group.priority_class_name.as_deref(), &group.priority, group.parent.is_none())
     }
 }
 
@@ -68,12 +75,17 @@ impl Admission {
         let Some(workload) = read::<Workload>(request.object) else { return Verdict::default() };
         let old = if request.is_update { read::<Workload>(request.old) } else { None };
         let mut patch = Patch::of(request.object);
-        for (index, group) in workload.spec.pod_groups.iter().enumerate() {
-            let Some(fields) = Fields::of_workload_group(group) else { continue };
-            let before = old.as_ref().and_then(|old| workload_group(old, &group.name));
-            let (path, index_text) = (FieldPath::Root("spec.podGroups"), index.to_string());
-            match self.number(request, fields, before, &path.index(index)) {
-                Ok(Some(number)) => patch.set(&["spec", "podGroups", &index_text], "priority", &json!(number)),
+        let of_pods = workload.spec.pod_groups.iter().enumerate();
+        let of_pods = of_pods.map(|(at, group)| ("podGroups", at, &group.name, Fields::of_workload_group(group)));
+        let composite = workload.spec.composite_pod_groups.iter().enumerate();
+        let composite =
+            composite.map(|(at, group)| ("compositePodGroups", at, &group.name, Fields::of_composite_group(group)));
+        for (list, index, name, fields) in of_pods.chain(composite) {
+            let Some(fields) = fields else { continue };
+            let before = old.as_ref().and_then(|old| workload_group(old, name));
+            let (path, index_text) = (FieldPath::Root("spec"), index.to_string());
+            match self.number(request, fields, before, &path.child(list).index(index)) {
+                Ok(Some(number)) => patch.set(&["spec", list, &index_text], "priority", &json!(number)),
                 Ok(None) => {}
                 Err(error) => return denied(request, "Workload", error),
             }
@@ -141,10 +153,12 @@ impl Admission {
 
 /// A group of a Workload with the record of its priority, which every replica of it shows.
 fn workload_group<'a>(workload: &'a Workload, name: &str) -> Option<(Fields<'a>, Option<ResolvedPriority>)> {
-    let group = workload.spec.pod_groups.iter().find(|group| group.name == name)?;
+    let group = workload.spec.pod_groups.iter().find(|group| group.name == name).map(Fields::of_workload_group);
+    let composite = || workload.spec.composite_pod_groups.iter().find(|group| group.name == name);
+    let fields = group.or_else(|| composite().map(Fields::of_composite_group))??;
     let mut shown = workload.status.pod_groups.iter().filter(|shown| shown.name == name);
     let recorded = shown.find_map(|shown| ResolvedPriority::read(&shown.conditions));
-    Some((Fields::of_workload_group(group)?, recorded))
+    Some((fields, recorded))
 }
 
 fn denied(request: &Request<'_>, kind: &str, error: InvalidField) -> Verdict {

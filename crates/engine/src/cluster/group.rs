@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::lifecycle::Lifecycle;
-use super::pod::{MemberState, Pod, PodState};
+use super::pod::{Counted, MemberState, Pod, PodState};
 use super::taken::Taken;
 use crate::model::Millis;
-use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Subset};
+use crate::model::group::{DegradedPolicy, GroupKey, GroupPriority, GroupSpec, Policy, Subset};
 use crate::model::ids::PodId;
 use crate::model::pod::OwnerAttempt;
 use crate::model::subject::Subject;
+use crate::model::tree::{GroupTree, TreeMinimum};
 
 /// How many members of one subset are in which state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +93,8 @@ pub(crate) enum Definition {
     },
     /// The object is there and can be used.
     Current(GroupSpec),
-    /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is placed.
+    /// The object is gone or cannot be used any more, and members have nodes. For those it holds; nothing new is
+    /// placed.
     Former(GroupSpec),
 }
 
@@ -136,6 +138,8 @@ pub(crate) struct Group {
     pub(crate) definition: Definition,
     /// The subsets with their minimums, of the last object seen; before that, one without a minimum.
     pub(crate) rules: Vec<Subset>,
+    /// The tree whose leaves the subsets are.
+    pub(crate) tree: Option<Arc<GroupTree>>,
     /// All pods that refer to this group, oldest first.
     pub(crate) members: BTreeSet<(Millis, PodId)>,
     /// Members that could be placed now, oldest first.
@@ -199,6 +203,7 @@ impl Group {
             key,
             definition: Definition::Unknown,
             rules: vec![Subset { name: String::new(), min_member: 0 }],
+            tree: None,
             members: BTreeSet::new(),
             waiting: BTreeSet::new(),
             gated: BTreeSet::new(),
@@ -237,7 +242,7 @@ impl Group {
 
     /// Whether the group starts with its minimum or not at all.
     pub(crate) fn is_gang(&self) -> bool {
-        self.rules.iter().any(|rule| rule.min_member > 0)
+        self.tree.is_some() || self.rules.iter().any(|rule| rule.min_member > 0)
     }
 
     /// The sum over all subsets.
@@ -253,19 +258,57 @@ impl Group {
         })
     }
 
-    /// The sum of the minimums.
+    /// The sum of the minimums; of a tree, of the leaves that have started or are starting, or of all.
     pub(crate) fn min_total(&self) -> u64 {
-        self.rules.iter().map(|rule| u64::from(rule.min_member)).sum()
+        let all = || self.rules.iter().map(|rule| u64::from(rule.min_member)).sum();
+        if self.tree.is_none() {
+            return all();
+        }
+        match self.quorum().into_iter().map(u64::from).sum() {
+            0 => all(),
+            chosen => chosen,
+        }
     }
 
-    /// The current minimum of each subset.
+    /// The current minimum of each subset. In a tree, only the leaves that have pods on nodes or have started count:
+    /// which
+    /// others start is not decided yet.
     pub(crate) fn quorum(&self) -> Vec<u32> {
-        self.rules.iter().map(|rule| rule.min_member).collect()
+        let is_chosen = |subset: usize| {
+            self.tree.is_none() || self.member_counts[subset].placed() > 0 || self.has_started_subset(subset)
+        };
+        let rules = self.rules.iter().enumerate();
+        rules.map(|(subset, rule)| if is_chosen(subset) { rule.min_member } else { 0 }).collect()
+    }
+
+    /// What the next start has to confirm: the current minimum, without the leaves of a tree that have started before.
+    pub(crate) fn quorum_to_confirm(&self) -> Vec<u32> {
+        let mut quorum = self.quorum();
+        if self.tree.is_some() {
+            for (subset, minimum) in quorum.iter_mut().enumerate() {
+                *minimum = if self.has_started_subset(subset) { 0 } else { *minimum };
+            }
+        }
+        quorum
+    }
+
+    /// Whether such a start is not one that was decided or confirmed before.
+    pub(crate) fn is_new_start(&self, quorum: &[u32]) -> bool {
+        let decided = self.lifecycle.attempt().map(|attempt| &attempt.quorum);
+        let raised = |(now, then): (&u32, &u32)| now > then;
+        match (&self.tree, decided) {
+            (None, None) => !self.admits_single_members(),
+            (None, Some(decided)) => !self.admits_single_members() && quorum.iter().zip(decided).any(raised),
+            (Some(_), None) => quorum.iter().any(|minimum| *minimum > 0),
+            (Some(_), Some(decided)) => quorum.iter().zip(decided).any(raised),
+        }
     }
 
     /// Sets new rules; what was decided or confirmed under the old ones is carried over by subset name.
-    pub(crate) fn set_rules(&mut self, rules: Vec<Subset>) {
-        self.lifecycle.set_rules(&self.rules, &rules);
+    pub(crate) fn set_policy(&mut self, policy: &Policy) {
+        let rules = policy.rules();
+        self.tree = policy.tree().cloned();
+        self.lifecycle.set_rules(&self.rules, &rules, self.tree.is_some());
         self.rules = rules;
     }
 
@@ -277,11 +320,70 @@ impl Group {
         !requires_quorum && self.has_reached_minimum()
     }
 
-    /// Whether the current minimum, or a higher one, was confirmed before.
+    /// Whether it is a tree whose root has what it needs: further parts may wait.
+    pub(crate) fn has_started_tree(&self) -> bool {
+        self.tree.is_some() && self.has_reached_minimum()
+    }
+
+    /// Whether the minimum of a subset, or a higher one, was confirmed before.
+    pub(crate) fn has_started_subset(&self, subset: usize) -> bool {
+        let reached = self.lifecycle.reached().get(subset);
+        reached.is_some_and(|reached| self.rules[subset].min_member <= *reached)
+    }
+
+    /// Whether the current minimum, or a higher one, was confirmed before; of a tree, that of the leaves which the root
+    /// needs.
     pub(crate) fn has_reached_minimum(&self) -> bool {
-        let reached = self.lifecycle.reached();
-        reached.len() == self.rules.len()
-            && self.rules.iter().zip(reached).all(|(rule, reached)| rule.min_member <= *reached)
+        match &self.tree {
+            Some(tree) => tree.is_met(|subset| self.has_started_subset(subset)),
+            None => {
+                self.lifecycle.reached().len() == self.rules.len()
+                    && (0..self.rules.len()).all(|subset| self.has_started_subset(subset))
+            }
+        }
+    }
+
+    /// Whether the current minimum is there, if so many members of each subset count.
+    fn is_met_by(&self, count: impl Fn(&MemberCounts) -> u32) -> bool {
+        let is_met = |subset: usize| count(&self.member_counts[subset]) >= self.rules[subset].min_member;
+        match &self.tree {
+            Some(tree) => tree.is_met(|subset| is_met(subset) || self.has_started_subset(subset)),
+            None => (0..self.rules.len()).all(is_met),
+        }
+    }
+
+    /// Whether a start with this minimum is complete: all of it is bound, and in a tree it is what the root needs.
+    pub(crate) fn is_start_complete(&self, quorum: &[u32]) -> bool {
+        let is_met = |subset: usize| {
+            let minimum = self.rules[subset].min_member;
+            self.has_started_subset(subset) || (quorum[subset] > 0 && self.member_counts[subset].scheduled() >= minimum)
+        };
+        self.scheduled_at_least(quorum) && self.tree.as_ref().is_none_or(|tree| tree.is_met(is_met))
+    }
+
+    /// The minimum that is confirmed with a start: in a tree, also that of the leaves that started before.
+    pub(crate) fn with_started_subsets(&self, mut quorum: Vec<u32>) -> Vec<u32> {
+        if self.tree.is_some() {
+            for (minimum, reached) in quorum.iter_mut().zip(self.lifecycle.reached()) {
+                *minimum = (*minimum).max(*reached);
+            }
+        }
+        quorum
+    }
+
+    /// Of a start whose time is over, the part of the tree that is complete, if the root has what it needs: the minimum
+    /// to
+    /// confirm. `None` if nothing of it is.
+    pub(crate) fn complete_part(&self, quorum: &[u32]) -> Option<Vec<u32>> {
+        let tree = self.tree.as_ref()?;
+        let is_met = |subset: usize| {
+            let scheduled = self.member_counts[subset].scheduled();
+            self.has_started_subset(subset) || (quorum[subset] > 0 && scheduled >= quorum[subset])
+        };
+        let complete = tree.complete(is_met);
+        let part = quorum.iter().zip(&complete).map(|(minimum, complete)| if *complete { *minimum } else { 0 });
+        let part: Vec<u32> = part.collect();
+        (tree.is_met(is_met) && sum_of(&part) > 0).then_some(part)
     }
 
     /// The amount of a resource in its `minResources`, at most what it was at the start.
@@ -316,11 +418,10 @@ impl Group {
     /// Whether it waits for members that may not be placed: without them its minimum is not there, or nothing is. A
     /// start under way, and members that join one by one, do not wait for others.
     pub(crate) fn waits_for_held_back_members(&self) -> bool {
-        let lacks = |(rule, counts): (&Subset, &MemberCounts)| counts.waiting + counts.placed() < rule.min_member;
         let total = self.total();
         self.lifecycle.attempt().is_none()
             && !self.admits_single_members()
-            && (total.waiting + total.placed() == 0 || self.rules.iter().zip(&self.member_counts).any(lacks))
+            && (total.waiting + total.placed() == 0 || !self.is_met_by(|counts| counts.waiting + counts.placed()))
     }
 
     /// Whether it has members to place, now or once they are no longer gated or refused.
@@ -331,14 +432,44 @@ impl Group {
 
     /// How many more members each subset needs before anything may be bound.
     pub(crate) fn needs(&self) -> Vec<u32> {
-        if self.admits_single_members() {
-            return vec![0; self.rules.len()];
-        }
-        self.rules
-            .iter()
-            .zip(&self.member_counts)
-            .map(|(rule, member_counts)| rule.min_member.saturating_sub(member_counts.placed()))
+        let admits_all = self.tree.is_none() && self.admits_single_members();
+        let counts = self.rules.iter().zip(&self.member_counts).enumerate();
+        counts
+            .map(|(subset, (rule, counts))| {
+                let admits = admits_all || (self.tree.is_some() && self.has_started_subset(subset));
+                if admits { 0 } else { rule.min_member.saturating_sub(counts.placed()) }
+            })
             .collect()
+    }
+
+    /// Whether all members that the next or current start needs are placed.
+    pub(crate) fn is_start_placed(&self) -> bool {
+        match (&self.tree, self.lifecycle.attempt()) {
+            (Some(_), Some(attempt)) => {
+                let quorum = self.cap_at_minimum(&attempt.quorum);
+                self.is_met_by(MemberCounts::placed)
+                    && self.member_counts.iter().zip(quorum).all(|(counts, minimum)| counts.placed() >= minimum)
+            }
+            _ => self.needs().iter().all(|need| *need == 0),
+        }
+    }
+
+    /// Of a tree: whether there are pods that can be placed now, of leaves that have started, or for what still has to
+    /// start.
+    pub(crate) fn has_ready_part(&self) -> bool {
+        let Some(tree) = &self.tree else { return true };
+        let has_started = |subset: usize| self.has_started_subset(subset);
+        let has_pods = |subset: usize| {
+            let counts = &self.member_counts[subset];
+            counts.waiting + counts.placed() >= self.rules[subset].min_member
+        };
+        let ready = tree.met(|subset| has_started(subset) || has_pods(subset));
+        let started = tree.met(has_started);
+        if !started[0] {
+            return ready[0];
+        }
+        (0..self.rules.len()).any(|subset| has_started(subset) && self.member_counts[subset].waiting > 0)
+            || tree.extensions(&ready, &started).next().is_some()
     }
 
     /// The minimum that a start must confirm: the one it was decided for, or a lower current one.
@@ -355,7 +486,7 @@ impl Group {
     /// Whether only succeeded members are left of a start, and fewer than the minimum.
     pub(crate) fn is_spent(&self) -> bool {
         let total = self.total();
-        total.placed() == 0 || (total.assumed + total.bound == 0 && !self.scheduled_at_least(&self.quorum()))
+        total.placed() == 0 || (total.assumed + total.bound == 0 && !self.is_met_by(MemberCounts::scheduled))
     }
 
     /// The group's priority, by the rule of its API; its own counts only up to the lowest of its live members if it is
@@ -371,10 +502,41 @@ impl Group {
         }
     }
 
-    /// The first subset with fewer members than its minimum, and how many it has.
+    /// The first subset with fewer members than its minimum, and how many it has. In a tree, the first that its parent
+    /// lacks.
     pub(crate) fn incomplete_subset(&self) -> Option<(&Subset, u32)> {
-        let mut subsets = self.rules.iter().zip(self.member_counts.iter().map(MemberCounts::present));
-        subsets.find(|(rule, present)| *present < rule.min_member)
+        let present = |subset: usize| self.member_counts[subset].present();
+        let lacks = |subset: &usize| present(*subset) < self.rules[*subset].min_member;
+        let met = self.tree.as_ref().map(|tree| {
+            let met = tree.met(|subset| self.has_started_subset(subset) || !lacks(&subset));
+            (tree, met)
+        });
+        let is_lacked = |subset: &usize| {
+            met.as_ref().is_none_or(|(tree, met)| {
+                tree.path(tree.leaves()[*subset]).skip(1).all(|at| !met[at]) && !self.has_started_subset(*subset)
+            })
+        };
+        let subset = (0..self.rules.len()).filter(lacks).find(is_lacked)?;
+        Some((&self.rules[subset], present(subset)))
+    }
+
+    /// The subset that a pod belongs to in a tree, also if it is not counted there.
+    pub(crate) fn leaf_of(&self, pod: &Pod) -> Option<usize> {
+        match pod.counted {
+            Counted::In { subset, .. } => Some(usize::from(subset)),
+            Counted::Excluded | Counted::Not => self.rules.iter().position(|rule| *rule.name == *pod.subset),
+        }
+    }
+
+    /// The first group of the tree with fewer child groups than it needs, how many it has, and how many it needs.
+    pub(crate) fn group_without_children(&self) -> Option<(&str, u32, u32)> {
+        self.tree.as_ref()?.nodes().iter().enumerate().find_map(|(at, node)| {
+            let there = self.tree.as_ref()?.children(at).len() as u32;
+            match node.minimum {
+                TreeMinimum::Groups(needed) if there < needed => Some((node.name.as_str(), there, needed)),
+                _ => None,
+            }
+        })
     }
 
     /// The lowest priority among its members.

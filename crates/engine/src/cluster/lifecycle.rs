@@ -1,6 +1,7 @@
 //! The lifecycle of a group: pending, starting, partially bound, started.
 //!
-//! Every change is a transition with its cause, in the table of [`Lifecycle::apply`]. Why a pending group waits is in its
+//! Every change is a transition with its cause, in the table of [`Lifecycle::apply`]. Why a pending group waits is in
+//! its
 //! diagnosis, and whether it is being evicted or has completed in its members: that is derived, not stored here.
 
 use crate::model::Millis;
@@ -182,7 +183,12 @@ impl Lifecycle {
         let loss = former.as_ref().and_then(|former| former.loss);
         // Members that are found later may show that the recorded minimum was higher.
         let guessed = former.as_ref().is_some_and(|former| former.guessed);
-        let decided = decided.or(former.map(|former| former.decided)).filter(|decided| !decided.is_empty());
+        let former = former.map(|former| former.decided);
+        let mut decided = decided.or_else(|| former.clone()).filter(|decided| !decided.is_empty());
+        // The leaves of a tree start one after another.
+        for (minimum, before) in decided.iter_mut().flatten().zip(former.iter().flatten()) {
+            *minimum = if *minimum == 0 { *before } else { *minimum };
+        }
         Confirmed { decided: decided.unwrap_or_else(|| minimum.clone()), minimum, loss, guessed, decided_ms }
     }
 
@@ -287,22 +293,23 @@ impl Lifecycle {
     }
 
     /// The rules changed: carries over what was decided or confirmed, by subset name.
-    pub(crate) fn set_rules(&mut self, old: &[Subset], new: &[Subset]) {
+    pub(crate) fn set_rules(&mut self, old: &[Subset], new: &[Subset], is_tree: bool) {
         let position = |name: &str| old.iter().position(|rule| rule.name == name);
         let carry = |counts: &[u32], unknown: u32| -> Vec<u32> {
             let count = |rule: &Subset| position(&rule.name).and_then(|at| counts.get(at).copied()).unwrap_or(unknown);
             new.iter().map(count).collect()
         };
-        // For a new subset nothing is confirmed, and a start under way must fill it too.
+        // For a new subset nothing is confirmed, and a start under way must fill it too, but not a new leaf of a tree.
+        let unknown = if is_tree { 0 } else { u32::MAX };
         if let Some(attempt) = self.attempt_mut() {
-            attempt.quorum = carry(&attempt.quorum, u32::MAX);
+            attempt.quorum = carry(&attempt.quorum, unknown);
         }
         if let Some(confirmed) = self.confirmed_mut() {
             confirmed.minimum = carry(&confirmed.minimum, 0);
             if !confirmed.decided.is_empty() {
                 // A start without a minimum stays one; any other start must fill a new subset too.
                 let without_minimum = confirmed.decided.iter().all(|minimum| *minimum == 0);
-                confirmed.decided = carry(&confirmed.decided, if without_minimum { 0 } else { u32::MAX });
+                confirmed.decided = carry(&confirmed.decided, if without_minimum { 0 } else { unknown });
             }
         }
     }

@@ -8,6 +8,7 @@ pub(crate) mod audit;
 pub(crate) mod class;
 mod classes;
 pub(crate) mod event;
+pub(crate) mod forest;
 pub(crate) mod group;
 pub(crate) mod images;
 mod inter_pod;
@@ -23,6 +24,7 @@ pub(crate) mod storage;
 mod taken;
 pub(crate) mod topology;
 pub(crate) mod transaction;
+mod trees;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -550,7 +552,7 @@ impl Cluster {
     pub(crate) fn set_group(&mut self, id: GroupId, spec: GroupSpec) {
         let group = self.group_mut(id);
         let (mode, old) = (spec.disruption_mode, group.definition.last().map(|old| old.disruption_mode));
-        group.set_rules(spec.rules());
+        group.set_policy(&spec.policy);
         let was_exclusive = group.excludes_others();
         group.definition = Definition::Current(spec);
         group.changes += 1;
@@ -574,7 +576,7 @@ impl Cluster {
     pub(crate) fn set_stamped_definition(&mut self, id: GroupId, spec: GroupSpec, decided_ms: Millis) {
         let group = self.group_mut(id);
         debug_assert!(!group.definition.was_seen(), "an object that was seen says more than a stamp");
-        group.set_rules(spec.rules());
+        group.set_policy(&spec.policy);
         group.definition = Definition::Stamped { spec, decided_ms };
         group.changes += 1;
         if group.excludes_others() {

@@ -116,6 +116,29 @@ pub enum Waiting {
     },
     /// All placed members of the group are to be evicted: a member that joined now would be left alone.
     Leaving,
+    /// The group is a part of a tree, and the object of its parent, or of a group above that, does not exist.
+    Parent {
+        /// The missing group.
+        parent: String,
+    },
+    /// The group cannot be the part of a tree that it says it is.
+    TreeInvalid {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: String,
+        /// Why it is invalid.
+        reason: String,
+    },
+    /// A group of the tree has fewer child groups than it needs.
+    Groups {
+        /// The group; empty if it is the root.
+        group: String,
+        /// Child groups that exist.
+        have: u32,
+        /// Child groups that it needs.
+        need: u32,
+    },
     /// Members are held back by scheduling gates.
     Gates {
         /// How many.
@@ -611,6 +634,7 @@ impl Diagnosis {
             }
             Self::Waiting(
                 Waiting::UnknownSubset { .. }
+                | Waiting::TreeInvalid { .. }
                 | Waiting::OtherPriority { .. }
                 | Waiting::Former { .. }
                 | Waiting::PodRefused { kind: RefusalKind::Reference | RefusalKind::Invalid, .. },

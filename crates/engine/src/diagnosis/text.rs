@@ -3,8 +3,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use super::{
-    Bottleneck, Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, MemberKind, PartsGap, Preemption, Proof,
-    Rejection, ResourceGap, Shortfall, SlicesGap, SpreadGap, TiedClaim, Victims, Waiting,
+    Bottleneck, Closest, Diagnosis, DomainGap, FitError, KindShortfall, LaterGap, MemberKind, PartsGap, Preemption,
+    Proof, Rejection, ResourceGap, Shortfall, SlicesGap, SpreadGap, TiedClaim, Victims, Waiting,
 };
 use crate::model::pod::RefusalKind;
 
@@ -118,6 +118,14 @@ impl Display for Waiting {
                      pod only when this one is ready, and the group can never start: create it with \
                      podManagementPolicy Parallel."
                 )
+            }
+            Self::Parent { parent } => write!(f, "Waiting for the parent group {parent}: no such object."),
+            Self::TreeInvalid { field, value, reason } => write!(f, "The group's {field} ({value}): {reason}."),
+            Self::Groups { group, have, need } if group.is_empty() => {
+                write!(f, "Waiting for groups: {have} of {need} are there.")
+            }
+            Self::Groups { group, have, need } => {
+                write!(f, "Waiting for groups of {group}: {have} of {need} are there.")
             }
             Self::Leaving => f.write_str("The group is being preempted; its waiting pods are considered after that."),
             Self::Gates { gated: 1, example } => write!(f, "Waiting for the scheduling gates of pod {example}."),

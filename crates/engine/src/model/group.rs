@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Millis;
 use super::class::ClassSpec;
 use super::topology::{GroupTopology, as_list};
+use super::tree::GroupTree;
 
 /// The identity of a group. Two dialects may use the same name, so the origin is part of the key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -47,6 +48,13 @@ pub enum Policy {
     },
     /// All or nothing, with a minimum for each kind of member.
     Subsets(Vec<Subset>),
+    /// Its members are groups: so many of them at least. Together they are a tree.
+    Groups {
+        /// 1 to `i32::MAX`.
+        min_groups: u32,
+    },
+    /// All or nothing, the root of a tree of groups: its leaves are the subsets.
+    Tree(Arc<GroupTree>),
 }
 
 impl Policy {
@@ -55,9 +63,15 @@ impl Policy {
         let one = |min_member| vec![Subset { name: String::new(), min_member }];
         match self {
             Self::Gang { min_count } => one(*min_count),
-            Self::Basic { .. } => one(0),
+            Self::Basic { .. } | Self::Groups { .. } => one(0),
             Self::Subsets(subsets) => subsets.clone(),
+            Self::Tree(tree) => tree.rules(),
         }
+    }
+
+    /// The tree, if it is the root of one.
+    pub fn tree(&self) -> Option<&Arc<GroupTree>> {
+        if let Self::Tree(tree) = self { Some(tree) } else { None }
     }
 }
 
@@ -202,7 +216,8 @@ pub struct GroupSpec {
     /// The total resources of the group, where not all members exist when it starts: base units by name.
     #[serde(default)]
     pub min_resources: BTreeMap<String, i64>,
-    /// Pods that exist only after others run, by what runs at the same time. Groups that start one after another have the
+    /// Pods that exist only after others run, by what runs at the same time. Groups that start one after another have
+    /// the
     /// same list, each of them is in it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub later: Vec<Vec<LaterPods>>,
@@ -219,9 +234,13 @@ pub struct GroupSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(rename = "turn")]
     pub queue_position: Option<QueuePosition>,
-    /// The parent group.
+    /// The parent group that it waits for: until then it is not known which tree it is a part of, and it is not
+    /// scheduled.
     #[serde(default)]
     pub parent: Option<GroupKey>,
+    /// When the object was created: of the groups of one parent, the oldest is tried first.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub created_ms: Millis,
     /// The recorded start. Read when the object is first seen: it distinguishes a gang that lost members from one whose
     /// start was interrupted.
     #[serde(default, rename = "history")]
@@ -263,6 +282,7 @@ impl GroupSpec {
             open: false,
             queue_position: None,
             parent: None,
+            created_ms: 0,
             recorded: RecordedStart::None,
             members_since_ms: None,
             owner: None,
@@ -274,6 +294,11 @@ impl GroupSpec {
     pub fn rules(&self) -> Vec<Subset> {
         self.policy.rules()
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &Millis) -> bool {
+    *number == 0
 }
 
 /// The sum of the minimums.

@@ -18,6 +18,7 @@ pub mod storage;
 pub mod subject;
 pub mod taint;
 pub mod topology;
+pub mod tree;
 
 /// Milliseconds on the host's clock; the engine only compares and adds them.
 pub type Millis = u64;

@@ -89,7 +89,7 @@ fn room_for_lot(
     lot: &Lot,
     enough: i64,
 ) -> i64 {
-    let nodes = (&lot.avoid[..], request.within.as_ref());
+    let nodes = (&lot.avoid[..], request.within_of(lot));
     room_for(transaction.cluster(), cache, lot.class, request.priority, nodes, enough)
 }
 
@@ -135,7 +135,7 @@ fn lacks_resource(
         requested[lot.subset].push((amount, lot.len()));
         if amount > 0 {
             let shape = (lot.class, request.priority);
-            nodes.extend(cache.feasible_nodes(cluster, shape, request.within.as_ref()));
+            nodes.extend(cache.feasible_nodes(cluster, shape, request.within_of(lot)));
         }
     }
     let free: i128 = nodes

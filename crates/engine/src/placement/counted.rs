@@ -196,7 +196,7 @@ fn most_by_node(
         } else {
             filter::copies_max
         };
-        for node in cache.feasible_nodes(cluster, (lot.class, request.priority), request.within.as_ref()) {
+        for node in cache.feasible_nodes(cluster, (lot.class, request.priority), request.within_of(lot)) {
             if lot.avoid.contains(&node) {
                 continue;
             }

@@ -42,6 +42,9 @@ pub(super) fn place_rest(
     request: &PlacementRequest,
     mut full: Vec<bool>,
 ) {
+    if request.needs_only {
+        return;
+    }
     let mut rest = Vec::new();
     for (position, lot) in request.lots.iter().enumerate().filter(|(position, _)| !full[*position]) {
         for (index, pod) in lot.pods.iter().enumerate().skip(placed_count(transaction, lot)) {
@@ -87,7 +90,7 @@ fn place_lot(
 ) -> usize {
     for index in from..to {
         let (cluster, shape) = (transaction.cluster(), (lot.class, request.priority));
-        let best = match &request.within {
+        let best = match request.within_of(lot) {
             Some(within) => cache.best_within(cluster, shape, within, &lot.avoid),
             None => cache.candidates(cluster, shape.0, shape.1).best_except(&lot.avoid),
         };

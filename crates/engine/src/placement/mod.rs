@@ -5,7 +5,7 @@
 //! request, for which `counts` searches, and `searches` keeps what is not completed; where that is not enough, because
 //! nodes depend on each other, `search` looks pod by pod. All of it is limited in steps. The result is one of three:
 //! placed, impossible, or not found within the limit. For a group with a topology constraint, `domains` chooses the
-//! domains to keep to.
+//! domains to keep to; for a tree of groups, `tree` chooses which of them start.
 //!
 //! For pods with equal requirements (`requirements`) the first greedy pass is exact: what fits on one node does not
 //! depend on the others, so it places as many as possible. With inter-pod terms, `affinity_placement` tells whether
@@ -28,6 +28,7 @@ mod requirements;
 mod search;
 mod searches;
 mod tournament;
+pub(crate) mod tree;
 mod within;
 
 use crate::cluster::transaction::Transaction;
@@ -35,7 +36,7 @@ use crate::model::ids::ClassId;
 pub(crate) use affinity_placement::{gains_feasible_nodes_by, may_gain_feasible_nodes};
 use cache::Cache;
 pub(crate) use counted::{Scarcity, scarcity};
-pub(crate) use request::{Lot, PlacementRequest, TopologyRequest, Verdict};
+pub(crate) use request::{LeafState, Lot, PlacementRequest, TopologyRequest, TreeRequest, Verdict};
 pub(crate) use within::Within;
 
 /// Places at least the minimums and all other pods that fit. Without minimums the caller checks whether anything was
@@ -46,6 +47,9 @@ pub(crate) fn place(
     request: &PlacementRequest,
     steps_max: u64,
 ) -> Verdict {
+    if request.tree.is_some() {
+        return tree::place(transaction, cache, request, steps_max);
+    }
     if request.has_too_few_pods() {
         return Verdict::Impossible;
     }
@@ -68,7 +72,9 @@ fn place_freely(
     {
         return Verdict::Placed;
     }
-    let equal = !request.has_avoided_nodes() && requirements::have_equal_requirements(transaction.cluster(), request);
+    let equal = !request.has_avoided_nodes()
+        && request.has_one_domain()
+        && requirements::have_equal_requirements(transaction.cluster(), request);
     let exact = equal && !bounds::shares_limits_of_storage(transaction.cluster(), request);
     if (exact && affinity_placement::greedy_is_exact(transaction.cluster(), request))
         || bounds::lacks_capacity(transaction, cache, request)

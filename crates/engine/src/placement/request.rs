@@ -1,11 +1,14 @@
 //! What is to be placed together, and the result.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::within::Within;
 use crate::cluster::transaction::Transaction;
 use crate::model::ids::{ClassId, NodeId, PodId};
 use crate::model::topology::GroupTopology;
+use crate::model::tree::{GroupTree, TreeMinimum};
 
 /// Pods of one class and subset in one request.
 #[derive(Clone, Debug)]
@@ -18,6 +21,8 @@ pub(crate) struct Lot {
     pub(crate) expected: usize,
     /// Nodes that rejected these pods.
     pub(crate) avoid: Vec<NodeId>,
+    /// The domain to keep to, if it is narrower than that of the request.
+    pub(crate) within: Option<Within>,
 }
 
 impl Lot {
@@ -46,6 +51,77 @@ pub(crate) struct TopologyRequest {
     pub(crate) rivals: Vec<PodId>,
 }
 
+/// How far a leaf of a tree has got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeafState {
+    /// It has its minimum: further pods join one by one.
+    Met,
+    /// A part of the start under way.
+    Starting,
+    /// It may start, if all that it needs is placed.
+    Open,
+    /// It has too few pods to start.
+    Incomplete,
+}
+
+/// A tree of which a part is to be placed.
+#[derive(Clone, Debug)]
+pub(crate) struct TreeRequest {
+    pub(crate) tree: Arc<GroupTree>,
+    /// By subset.
+    pub(crate) leaves: Vec<LeafState>,
+    /// By subset: how many members are missing from the minimum of a leaf that has started. They are replaced first.
+    pub(crate) lost: Vec<u32>,
+    /// By the position of a group with a topology constraint: the nodes of its members that are placed already.
+    pub(crate) held: BTreeMap<usize, Vec<NodeId>>,
+}
+
+impl TreeRequest {
+    /// Whether these pods of each subset are whole groups, and enough for the root.
+    pub(crate) fn is_met_by(&self, needs: &[u32], pods: &[u32]) -> bool {
+        let has = |subset: usize| pods[subset] >= needs[subset];
+        let is_met = |subset: usize| match self.leaves[subset] {
+            LeafState::Met => true,
+            LeafState::Starting | LeafState::Open => has(subset),
+            LeafState::Incomplete => false,
+        };
+        let whole = self.leaves.iter().enumerate().all(|(subset, state)| match state {
+            LeafState::Met => true,
+            LeafState::Starting => has(subset),
+            LeafState::Open | LeafState::Incomplete => pods[subset] == 0 || is_met(subset),
+        });
+        let complete = self.tree.complete(is_met);
+        whole && self.tree.is_met(is_met) && complete.iter().zip(pods).all(|(complete, pods)| *complete || *pods == 0)
+    }
+
+    /// The leaves that would start if the first groups did which have enough pods, beside what is starting: an example
+    /// of what
+    /// is needed.
+    fn first_choice(&self) -> Vec<bool> {
+        let state = |subset: usize| self.leaves[subset];
+        let started = self.tree.met(|subset| matches!(state(subset), LeafState::Met | LeafState::Starting));
+        let ready = self.tree.met(|subset| state(subset) != LeafState::Incomplete);
+        let mut wanted = vec![false; self.tree.nodes().len()];
+        match self.tree.extensions(&ready, &started).next().filter(|_| started[0]) {
+            Some(extension) => wanted[extension] = true,
+            None => wanted[0] = true,
+        }
+        for node in 0..wanted.len() {
+            let TreeMinimum::Groups(needed) = self.tree.nodes()[node].minimum else { continue };
+            if !wanted[node] || started[node] {
+                continue;
+            }
+            let missing = needed.saturating_sub(self.tree.count(node, &started)) as usize;
+            let children = self.tree.children(node).iter().filter(|child| !started[**child] && ready[**child]);
+            for child in children.take(missing) {
+                wanted[*child] = true;
+            }
+        }
+        let leaves = self.tree.leaves().iter().zip(&self.leaves);
+        leaves.map(|(leaf, state)| *state == LeafState::Starting || wanted[*leaf]).collect()
+    }
+}
+
 /// A request to place pods together.
 #[derive(Clone, Debug)]
 pub(crate) struct PlacementRequest {
@@ -58,12 +134,19 @@ pub(crate) struct PlacementRequest {
     pub(crate) topology: Option<Arc<TopologyRequest>>,
     /// The domain to keep to, if one is chosen.
     pub(crate) within: Option<Within>,
+    /// Whether nothing is placed beyond the minimums.
+    pub(crate) needs_only: bool,
+    /// The tree whose leaves the subsets are: not all of them may be needed.
+    pub(crate) tree: Option<Arc<TreeRequest>>,
 }
 
 impl PlacementRequest {
     /// Whether all pods are of one class and no nodes are avoided, so that the first greedy pass is exact.
     pub(crate) fn has_one_class(&self) -> bool {
-        self.lots.windows(2).all(|pair| pair[0].class == pair[1].class) && !self.has_avoided_nodes()
+        self.tree.is_none()
+            && self.lots.windows(2).all(|pair| pair[0].class == pair[1].class)
+            && self.has_one_domain()
+            && !self.has_avoided_nodes()
     }
 
     /// Whether domains decide if it can be placed.
@@ -78,7 +161,37 @@ impl PlacementRequest {
 
     /// Whether a node may be used.
     pub(super) fn may_use(&self, lot: &Lot, node: NodeId) -> bool {
-        !lot.avoid.contains(&node) && self.within.as_ref().is_none_or(|within| within.contains(node))
+        !lot.avoid.contains(&node) && self.within_of(lot).is_none_or(|within| within.contains(node))
+    }
+
+    /// The domain that a lot keeps to.
+    pub(crate) fn within_of<'r>(&'r self, lot: &'r Lot) -> Option<&'r Within> {
+        lot.within.as_ref().or(self.within.as_ref())
+    }
+
+    /// Whether all lots may use the same nodes as far as domains go.
+    pub(crate) fn has_one_domain(&self) -> bool {
+        self.lots.windows(2).all(|pair| match (&pair[0].within, &pair[1].within) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is(other),
+            _ => false,
+        })
+    }
+
+    /// Whether so many pods of each subset are what is needed.
+    pub(crate) fn is_met_by(&self, pods: &[u32]) -> bool {
+        match &self.tree {
+            Some(tree) => tree.is_met_by(&self.needs, pods),
+            None => pods.iter().zip(&self.needs).all(|(pods, need)| pods >= need),
+        }
+    }
+
+    /// Of a tree, the same pods with an example of what is needed; any other request as it is.
+    pub(crate) fn with_first_choice(&self) -> Cow<'_, Self> {
+        let Some(tree) = &self.tree else { return Cow::Borrowed(self) };
+        let chosen = tree.first_choice();
+        let needs = self.needs.iter().zip(chosen).map(|(need, chosen)| if chosen { *need } else { 0 });
+        Cow::Owned(Self { needs: needs.collect(), tree: None, ..self.clone() })
     }
 
     /// Whether some nodes are avoided: then a negative result proves nothing.

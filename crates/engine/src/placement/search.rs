@@ -44,7 +44,7 @@ pub(super) fn search(
         .iter()
         .map(|lot| {
             let shape = (lot.class, request.priority);
-            let nodes = cache.feasible_nodes(transaction.cluster(), shape, request.within.as_ref());
+            let nodes = cache.feasible_nodes(transaction.cluster(), shape, request.within_of(lot));
             let mut nodes: Vec<NodeId> = nodes.filter(|node| !lot.avoid.contains(node)).collect();
             nodes.sort_unstable();
             nodes

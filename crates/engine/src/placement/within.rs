@@ -25,7 +25,14 @@ impl Within {
         self.tree.contains(self.domain, node)
     }
 
-    fn is(&self, other: &Self) -> bool {
+    /// The domain of another tree of labels that has the same labels down to it, or to the nearest one above it.
+    pub(super) fn in_tree(&self, other: &Arc<Tree>) -> DomainId {
+        let depth = self.tree.depth(self.domain).min(self.tree.common_depth(other));
+        let inside = self.nodes().iter().find_map(|node| other.domain_at(*node, depth));
+        inside.filter(|_| depth > 0).unwrap_or(DomainId::ROOT)
+    }
+
+    pub(super) fn is(&self, other: &Self) -> bool {
         self.domain == other.domain && Arc::ptr_eq(&self.tree, &other.tree)
     }
 }

@@ -115,7 +115,8 @@ impl Planner<'_, '_> {
     ) -> Least {
         let PlanInput { units, costs, .. } = input;
         let pods: u64 = request.pods_by_subset().iter().map(|pods| u64::from(*pods)).sum();
-        if !self.limits.beyond_minimum || pods <= request.needs_total() {
+        // Which groups of a tree start beyond its minimum is decided when there is room.
+        if !self.limits.beyond_minimum || pods <= request.needs_total() || request.tree.is_some() {
             return minimum;
         }
         let lowest = minimum.taken.iter().map(|unit| units[*unit].priority).min();

@@ -31,13 +31,22 @@ pub(crate) fn candidates_below(cluster: &Cluster, priority: i32, rules: VictimRu
     let mut spared = false;
     for (id, pod) in cluster.pods() {
         let victims = pod.group.and_then(|group| group_victims[group.slot()].as_mut());
-        let own = victims.as_ref().map_or(pod.priority, |victims| victims.priority);
+        let unit = victims.as_ref().filter(|victims| victims.has_units).and_then(|_| cluster.unit_of(pod));
+        let own = match &victims {
+            Some(victims) if victims.is_tree => cluster.victim_priority(id),
+            Some(victims) => victims.priority,
+            None => pod.priority,
+        };
         if own >= priority {
+            if let (Some(victims), Some(unit)) = (victims, unit) {
+                // A unit is protected by the highest priority in it.
+                victims.part(unit).protected |= pod.state.node().is_some() && !pod.is_leaving();
+            }
             continue;
         }
         spared |= pod.not_preempted_before > rules.now;
-        match (victims.filter(|victims| victims.whole), evictable_node(pod, rules)) {
-            (Some(victims), node) => victims.count(id, pod, node),
+        match (victims.zip(unit), evictable_node(pod, rules)) {
+            (Some((victims, unit)), node) => victims.part(unit).count(id, pod, node, own),
             (None, Some(node)) => {
                 let (kind, started_ms) = (kinds.of(cluster, id, pod), started(pod));
                 units.push(VictimUnit { pods: vec![(id, node)], group: pod.group, kind, priority: own, started_ms });
@@ -46,7 +55,8 @@ pub(crate) fn candidates_below(cluster: &Cluster, priority: i32, rules: VictimRu
         }
     }
     for (slot, victims) in group_victims.into_iter().enumerate() {
-        units.extend(victims.and_then(|victims| victims.unit(GroupId(slot as u32))));
+        let parts = victims.into_iter().flat_map(|victims| victims.parts);
+        units.extend(parts.filter_map(|(_, part)| part.unit(GroupId(slot as u32))));
     }
     units.sort_unstable_by(VictimUnit::by_importance);
     let total = units.len();
@@ -66,8 +76,20 @@ pub(crate) fn candidates_below(cluster: &Cluster, priority: i32, rules: VictimRu
 /// The victims of a group.
 struct GroupVictims {
     priority: i32,
-    /// Its pods are one unit.
-    whole: bool,
+    /// Whether it is a tree: its groups may have priorities of their own.
+    is_tree: bool,
+    /// Whether some of its pods can only be evicted together.
+    has_units: bool,
+    /// Those that are evicted together, by the position of their group in the tree; 0 for all of them.
+    parts: BTreeMap<usize, PartVictims>,
+}
+
+/// Pods of a group that are evicted together.
+struct PartVictims {
+    /// The highest priority of a pod in it.
+    priority: i32,
+    /// A pod in it has too high a priority.
+    protected: bool,
     /// A pod that would have to be evicted cannot be.
     has_unevictable: bool,
     pods: Vec<(PodId, NodeId)>,
@@ -79,22 +101,32 @@ fn group_victims(cluster: &Cluster, rules: VictimRules) -> Vec<Option<GroupVicti
     let mut group_victims = Vec::new();
     for (id, group) in cluster.groups() {
         group_victims.resize_with(id.slot(), || None);
-        let (priority, whole) = (cluster.group_priority(id), is_evicted_whole(cluster, Some(id), rules));
-        let pods = Vec::with_capacity(if whole { group.members.len() } else { 0 });
         group_victims.push(Some(GroupVictims {
-            priority,
-            whole,
-            has_unevictable: false,
-            pods,
-            started_ms: Millis::MAX,
+            priority: cluster.group_priority(id),
+            is_tree: group.tree.is_some(),
+            has_units: rules.whole_groups && cluster.has_units(id),
+            parts: BTreeMap::new(),
         }));
     }
     group_victims
 }
 
 impl GroupVictims {
-    /// Adds a member of a group that is evicted whole.
-    fn count(&mut self, id: PodId, pod: &Pod, node: Option<NodeId>) {
+    fn part(&mut self, unit: usize) -> &mut PartVictims {
+        self.parts.entry(unit).or_insert_with(|| PartVictims {
+            priority: i32::MIN,
+            protected: false,
+            has_unevictable: false,
+            pods: Vec::new(),
+            started_ms: Millis::MAX,
+        })
+    }
+}
+
+impl PartVictims {
+    /// Adds a pod.
+    fn count(&mut self, id: PodId, pod: &Pod, node: Option<NodeId>, priority: i32) {
+        self.priority = self.priority.max(priority);
         match node {
             Some(node) => {
                 self.pods.push((id, node));
@@ -104,10 +136,10 @@ impl GroupVictims {
         }
     }
 
-    /// The unit of all members on nodes; `None` if some of them cannot be evicted.
+    /// The unit of all of these on nodes; `None` if some of them cannot be evicted.
     fn unit(self, id: GroupId) -> Option<VictimUnit> {
-        let Self { priority, whole, has_unevictable, pods, started_ms } = self;
-        let is_unit = whole && !has_unevictable && !pods.is_empty();
+        let Self { priority, protected, has_unevictable, pods, started_ms } = self;
+        let is_unit = !protected && !has_unevictable && !pods.is_empty();
         is_unit.then_some(VictimUnit { pods, group: Some(id), kind: VictimKind::Whole, priority, started_ms })
     }
 }
@@ -120,7 +152,7 @@ pub(crate) struct VictimCandidates {
     pub(crate) withheld: Option<NoPlan>,
 }
 
-/// Whether a group is a unit.
+/// Whether a group is a unit as a whole.
 pub(crate) fn is_evicted_whole(cluster: &Cluster, group: Option<GroupId>, rules: VictimRules) -> bool {
     let mode = group.and_then(|group| cluster.group(group).definition.last()).map(|spec| spec.disruption_mode);
     rules.whole_groups && mode == Some(DisruptionMode::Group)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::{Engine, Timer};
 use crate::cluster::group::sum_of;
 use crate::cluster::lifecycle::Cause;
-use crate::cluster::pod::{Bind, PodState, StartRole};
+use crate::cluster::pod::{Bind, Counted, Pod, PodState, StartRole};
 use crate::command::Command;
 use crate::diagnosis::Diagnosis;
 use crate::model::Millis;
@@ -23,8 +23,10 @@ impl Engine {
     /// Sends the binds of a pod, or of members of one group, that were just placed.
     pub(super) fn send_binds(&mut self, placed: &[(PodId, NodeId)]) {
         let group = placed.first().and_then(|(pod, _)| self.cluster.pod(*pod).group);
-        let start = group.and_then(|group| self.start_stamp(group)).map(Arc::new);
+        let starting = group.and_then(|group| self.start_stamp(group, false)).map(Arc::new);
+        let started = group.and_then(|group| self.start_stamp(group, true)).map(Arc::new);
         for (pod, _) in placed {
+            let start = if self.cluster.pod(*pod).start_role == StartRole::Tentative { &starting } else { &started };
             // The API clears a nomination when it binds.
             self.set_nomination(*pod, None);
             let avoid = self.cluster.pod_mut(*pod).bind.take().map(|bind| bind.avoid).unwrap_or_default();
@@ -95,8 +97,8 @@ impl Engine {
         if role == StartRole::Tentative && !group.is_gang() {
             // Without a minimum, every bound member has started, in case the group gets a minimum again.
             self.cluster.pod_mut(id).start_role = StartRole::None;
-        } else if role == StartRole::Tentative && !starting && !group.admits_single_members() {
-            let quorum = group.quorum();
+        } else if role == StartRole::Tentative && !starting && group.is_new_start(&group.quorum_to_confirm()) {
+            let quorum = group.quorum_to_confirm();
             self.start_attempt(group_id, quorum);
             self.limit_deadline(group_id, id);
         }
@@ -182,8 +184,11 @@ impl Engine {
             self.review_group(id);
             return;
         }
-        let minimum = sum_of(&group.cap_at_minimum(&attempt.quorum));
-        let scheduled = group.total().scheduled();
+        let quorum = group.cap_at_minimum(&attempt.quorum);
+        let (minimum, scheduled) = (sum_of(&quorum), group.total().scheduled());
+        if let Some(part) = group.complete_part(&quorum) {
+            return self.confirm_part_of_tree(id, part);
+        }
         let first_start = group.lifecycle.confirmed().is_none();
         let members = group.members.iter().map(|(_, member)| *member);
         let members: Vec<PodId> = members.filter(|member| !group.is_former(*member)).collect();
@@ -221,6 +226,41 @@ impl Engine {
         if self.queue.entry(entity).is_some() {
             self.queue.move_to(entity, QueueState::Held);
         }
+        self.review_group(id);
+    }
+
+    /// The time of a start is over, and a part of the tree is complete that can go on without the rest: only the rest
+    /// is
+    /// undone.
+    fn confirm_part_of_tree(&mut self, id: GroupId, part: Vec<u32>) {
+        let group = self.cluster.group(id);
+        let belongs = |pod: &Pod| matches!(pod.counted, Counted::In { subset, .. } if part[usize::from(subset)] > 0);
+        let is_of_rest = |member: &PodId| {
+            let pod = self.cluster.pod(*member);
+            pod.start_role == StartRole::Tentative && !belongs(pod)
+        };
+        let rest: Vec<PodId> = group.members.iter().map(|(_, member)| *member).filter(is_of_rest).collect();
+        for member in rest.iter().copied() {
+            let pod = self.cluster.pod(member);
+            let stays = !pod.controlled || self.has_run_long(id, pod) || self.is_of_former_object(id, pod);
+            let idle = pod.bind.as_deref().is_none_or(|bind| !bind.in_flight);
+            match pod.state {
+                PodState::Bound(_) if !pod.ours || pod.is_leaving() => {}
+                PodState::Bound(_) if stays => self.cluster.pod_mut(member).start_role = StartRole::None,
+                PodState::Bound(_) => self.roll_back(member),
+                PodState::Assumed(_) if idle => self.forget_assumed(member),
+                _ => {}
+            }
+        }
+        self.start_confirmed(id, part);
+        for member in rest {
+            let pod = self.cluster.pod_mut(member);
+            // A bind in flight may still succeed: then it is a start of its own, as after any other deadline.
+            if matches!(pod.state, PodState::Assumed(_)) || pod.rolling_back {
+                pod.start_role = StartRole::Tentative;
+            }
+        }
+        self.count_failure(Entity::Group(id), self.cluster.group(id).members.len());
         self.review_group(id);
     }
 

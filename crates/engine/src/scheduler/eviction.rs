@@ -11,6 +11,7 @@ use crate::cluster::event::ClusterEvent;
 use crate::cluster::pod::{Eviction, Pod, PodState};
 use crate::command::Command;
 use crate::model::Millis;
+use crate::model::group::GroupKey;
 use crate::model::ids::{GroupId, NodeId, PodId};
 use crate::model::pod::PodName;
 use crate::model::subject::Subject;
@@ -28,9 +29,10 @@ impl Engine {
             self.cluster.change_pod(*pod, |pod| pod.eviction = Some(eviction.clone()));
         }
         let group = unit.group.filter(|_| unit.is_whole_group()).map(|group| {
-            let group = self.cluster.group_mut(group);
-            group.preempted_by = Some(by.clone());
-            group.key.clone()
+            if self.is_evicted_whole(group) {
+                self.cluster.group_mut(group).preempted_by = Some(by.clone());
+            }
+            self.unit_key(group, unit)
         });
         self.unschedulable.forget_plans();
         self.outbox.push(Command::Evict { pods, group, by: by.clone() });
@@ -54,10 +56,10 @@ impl Engine {
 
     /// Handles the outcome of an eviction. Within a unit, successes are reported before failures.
     pub(super) fn evict_done(&mut self, name: &PodName, outcome: &DeleteOutcome) {
-        if let Some((group, by)) = self.gone_before_outcome.remove(&name.uid)
+        if let Some((unit, by)) = self.gone_before_outcome.remove(&name.uid)
             && *outcome == DeleteOutcome::Deleted
         {
-            self.require_whole_unit(group, &by);
+            self.require_whole_unit(unit, &by);
         }
         let Some(id) = self.cluster.pod_id(&name.uid) else { return };
         let pod = self.cluster.pod_mut(id);
@@ -67,14 +69,15 @@ impl Engine {
             DeleteOutcome::Deleted => None,
             DeleteOutcome::Transient { message } | DeleteOutcome::Refused { message } => Some(message.as_str().into()),
         };
-        let unit =
-            pod.group.filter(|_| eviction.whole && !eviction.irrevocable).map(|group| (group, eviction.by.clone()));
+        let is_open = eviction.whole && !eviction.irrevocable;
+        let by = eviction.by.clone();
+        let unit = self.unit_of(id).filter(|_| is_open).map(|unit| (unit, by));
         match outcome {
             // The watch shows that it is terminating and gone.
             DeleteOutcome::Deleted => {
                 // If `irrevocable` is set already, the first success of the unit has set it for all.
-                if let Some((group, by)) = unit {
-                    self.require_whole_unit(group, &by);
+                if let Some((unit, by)) = unit {
+                    self.require_whole_unit(unit, &by);
                 }
             }
             // A partly evicted unit is worse than an untouched one: once started, it is finished despite a refusal.
@@ -89,9 +92,10 @@ impl Engine {
     }
 
     /// One pod of a unit was evicted: all others of the unit must follow, even if that pod is long gone.
-    fn require_whole_unit(&mut self, group: GroupId, by: &Subject) {
+    fn require_whole_unit(&mut self, (group, part): (GroupId, usize), by: &Subject) {
         let members = self.cluster.group_if_any(group).into_iter().flat_map(|group| &group.members);
-        for member in members.map(|(_, member)| *member).collect::<Vec<PodId>>() {
+        let is_of_part = |member: &PodId| self.unit_of(*member).is_some_and(|(_, of)| of == part);
+        for member in members.map(|(_, member)| *member).filter(is_of_part).collect::<Vec<PodId>>() {
             let other = self.cluster.pod_mut(member).eviction.as_mut();
             if let Some(other) = other.filter(|other| other.whole && *other.by == *by) {
                 other.irrevocable = true;
@@ -107,9 +111,22 @@ impl Engine {
     pub(super) fn record_gone_before_outcome(&mut self, id: PodId) {
         let pod = self.cluster.pod(id);
         let sent = pod.eviction.as_ref().filter(|eviction| eviction.sent && eviction.whole);
-        if let (Some(group), Some(eviction)) = (pod.group, sent) {
-            self.gone_before_outcome.insert(pod.id.uid.clone(), (group, eviction.by.clone()));
+        if let (Some(unit), Some(eviction)) = (self.unit_of(id), sent) {
+            self.gone_before_outcome.insert(pod.id.uid.clone(), (unit, eviction.by.clone()));
         }
+    }
+
+    /// The unit that a pod is evicted with, as group and position in its tree. Without a rule for it, the whole group.
+    fn unit_of(&self, id: PodId) -> Option<(GroupId, usize)> {
+        let pod = self.cluster.pod(id);
+        Some((pod.group?, self.cluster.unit_of(pod).unwrap_or(0)))
+    }
+
+    /// The group that a unit consists of.
+    pub(super) fn unit_key(&self, id: GroupId, unit: &VictimUnit) -> GroupKey {
+        let key = &self.cluster.group(id).key;
+        let part = unit.pods.first().and_then(|(pod, _)| self.cluster.unit_of(self.cluster.pod(*pod)));
+        part.and_then(|part| self.forest.tree(key).get(part)).unwrap_or(key).clone()
     }
 
     /// An eviction is due for a retry. Its preemptor is attempted first: it may have found capacity elsewhere.
@@ -141,7 +158,11 @@ impl Engine {
     fn send_eviction(&mut self, unit: &[PodId], by: &Arc<Subject>) {
         let Some(first) = unit.first().map(|pod| self.cluster.pod(*pod)) else { return };
         let whole = first.group.filter(|_| first.eviction.as_ref().is_some_and(|one| one.whole));
-        let group = whole.map(|group| self.cluster.group(group).key.clone());
+        let part = self.cluster.unit_of(first).unwrap_or(0);
+        let group = whole.map(|group| {
+            let key = &self.cluster.group(group).key;
+            self.forest.tree(key).get(part).unwrap_or(key).clone()
+        });
         for pod in unit {
             if let Some(eviction) = &mut self.cluster.pod_mut(*pod).eviction {
                 eviction.sent = true;
@@ -154,9 +175,14 @@ impl Engine {
     /// An earlier process marked members of a group that is evicted as a whole, and some are terminating: evicts the
     /// rest.
     pub(super) fn resume_unit_eviction(&mut self, id: GroupId) {
-        let mut members = self.cluster.group(id).members.iter().map(|(_, member)| self.cluster.pod(*member));
-        if self.is_evicted_whole(id) && members.any(|pod| pod.terminating && pod.marked) {
-            self.evict_remaining_marked(id);
+        if !self.rules().whole_groups || !self.cluster.has_units(id) {
+            return;
+        }
+        let members = self.cluster.group(id).members.iter().map(|(_, member)| self.cluster.pod(*member));
+        let going = members.filter(|pod| pod.terminating && pod.marked);
+        let parts: BTreeSet<usize> = going.filter_map(|pod| self.cluster.unit_of(pod)).collect();
+        for part in parts {
+            self.evict_remaining_marked(id, part);
         }
     }
 
@@ -173,13 +199,14 @@ impl Engine {
     }
 
     /// Evicts the remaining members that an earlier process marked, of a group that is evicted as a whole.
-    fn evict_remaining_marked(&mut self, id: GroupId) {
+    fn evict_remaining_marked(&mut self, id: GroupId, part: usize) {
         let group = self.cluster.group(id);
         let members = group.members.iter().map(|(_, member)| (*member, self.cluster.pod(*member)));
         // Pods that this process spared stay.
         let is_left = |pod: &Pod| {
             let is_bound = matches!(pod.state, PodState::Bound(_));
-            pod.marked && is_bound && !pod.is_leaving() && !pod.is_static && pod.not_preempted_before == 0
+            let is_of_part = self.cluster.unit_of(pod) == Some(part);
+            pod.marked && is_of_part && is_bound && !pod.is_leaving() && !pod.is_static && pod.not_preempted_before == 0
         };
         let left: Vec<PodId> = members.filter(|(_, pod)| is_left(pod)).map(|(member, _)| member).collect();
         let by = Arc::new(Subject::Group(group.key.clone()));
@@ -196,7 +223,7 @@ impl Engine {
     pub(super) fn cancel_evictions_not_below(&mut self, by: &Subject) {
         let Some(priority) = self.entity(by).map(|entity| self.priority_of(entity)) else { return };
         for id in self.evictions_to_retry_for(by) {
-            if self.cluster.effective_priority(id) >= priority && !self.unit_eviction_started(id) {
+            if self.cluster.victim_priority(id) >= priority && !self.unit_eviction_started(id) {
                 self.spare_unit(id, self.now);
             }
         }
@@ -230,8 +257,10 @@ impl Engine {
         let (Some(group), Some(eviction)) = (pod.group, pod.eviction.as_ref().filter(|one| one.whole)) else {
             return vec![id];
         };
+        let part = self.cluster.unit_of(pod);
         let is_in_unit = |other: &Pod| {
-            let together = other.eviction.as_ref().is_some_and(|one| one.whole && one.by == eviction.by);
+            let together = self.cluster.unit_of(other) == part
+                && other.eviction.as_ref().is_some_and(|one| one.whole && one.by == eviction.by);
             together && !other.terminating && other.state.node().is_some()
         };
         let members = self.cluster.group(group).members.iter().map(|(_, member)| *member);
@@ -286,9 +315,10 @@ impl Engine {
             let whole = pod
                 .group
                 .filter(|group| self.cluster.group(*group).lifecycle.loss().is_some() && pod.not_preempted_before == 0);
-            if let Some(group) = whole.filter(|group| self.is_evicted_whole(*group)) {
+            let part = self.cluster.unit_of(pod).filter(|_| self.rules().whole_groups);
+            if let Some((group, part)) = whole.zip(part) {
                 // It had its minimum and lost members: an earlier process had started to evict it.
-                return self.evict_remaining_marked(group);
+                return self.evict_remaining_marked(group, part);
             }
             let pod = pod.id.clone();
             self.outbox.push(Command::ClearDisruptionMark { pod });
@@ -331,9 +361,11 @@ impl Engine {
         let (Some(group), Some(eviction)) = (pod.group, pod.eviction.as_ref().filter(|one| one.whole)) else {
             return false;
         };
+        let part = self.cluster.unit_of(pod);
         let is_going = |other: &Pod| {
-            let together = other.eviction.as_ref().is_some_and(|one| one.by == eviction.by);
-            other.terminating && (together || other.marked)
+            let together = self.cluster.unit_of(other) == part;
+            let by_same = other.eviction.as_ref().is_some_and(|one| one.by == eviction.by);
+            other.terminating && together && (by_same || other.marked)
         };
         let mut others = self.cluster.group(group).members.iter().map(|(_, member)| self.cluster.pod(*member));
         eviction.irrevocable || others.any(is_going)

@@ -1,9 +1,11 @@
 //! Stamps: what a bind writes on a member of a group, and what this process concludes from it about members that were
 //! bound before.
 //!
-//! Kubernetes cannot unbind, so a start that was interrupted can only be rolled back by deleting its pods, and a pod that
+//! Kubernetes cannot unbind, so a start that was interrupted can only be rolled back by deleting its pods, and a pod
+//! that
 //! does its work must never be deleted for that. The status of a group may be lost with its object or not be written
-//! yet. So every bind carries a stamp: the group's object, the start, and whether that was confirmed already. Only members
+//! yet. So every bind carries a stamp: the group's object, the start, and whether that was confirmed already. Only
+//! members
 //! with a stamp of this very object and of a start that was never confirmed can be rolled back, and of those only pods
 //! that have not run for longer than a start may take. If the object is gone, the stamps also tell what it said.
 
@@ -29,14 +31,17 @@ fn running_since(pod: &Pod) -> Option<Millis> {
 }
 
 impl Engine {
-    /// The stamp for members that are placed now.
-    pub(super) fn start_stamp(&self, id: GroupId) -> Option<StartStamp> {
+    /// The stamp for members that are placed now: of the start under way, unless they join what has started.
+    pub(super) fn start_stamp(&self, id: GroupId, joined: bool) -> Option<StartStamp> {
         let group = self.cluster.group(id);
         let spec = group.definition.current().filter(|spec| !spec.uid.is_empty())?;
+        // Members that join a part of a tree that has started are not of a start of another part.
+        let confirmed = group.lifecycle.confirmed().filter(|_| joined);
+        let decided_ms = confirmed.map_or_else(|| group.lifecycle.decided_ms(), |confirmed| confirmed.decided_ms);
         Some(StartStamp {
             group_uid: spec.uid.clone(),
-            decided_ms: group.lifecycle.decided_ms().unwrap_or(self.now),
-            confirmed: group.lifecycle.attempt().is_none(),
+            decided_ms: decided_ms.unwrap_or(self.now),
+            confirmed: joined || group.lifecycle.attempt().is_none(),
             minimum: u32::try_from(group.min_total()).unwrap_or(u32::MAX),
             disruption_mode: spec.disruption_mode,
             priority: self.cluster.group_priority(id),
@@ -115,7 +120,7 @@ impl Engine {
             // What is recorded is about an earlier start, whose members stay.
             self.find_recorded_start(id);
             let group = self.cluster.group_mut(id);
-            let quorum = group.quorum();
+            let quorum = group.quorum_to_confirm();
             if matches!(group.lifecycle.recorded(), RecordedStart::Confirmed { .. }) {
                 let minimum = vec![0; quorum.len()];
                 group.lifecycle.apply(Cause::FoundStarted { minimum, guessed: true });
@@ -160,7 +165,8 @@ impl Engine {
         true
     }
 
-    /// The minimum of a recorded start where only the members know it: the one that those of the latest start are stamped
+    /// The minimum of a recorded start where only the members know it: the one that those of the latest start are
+    /// stamped
     /// with.
     fn stamped_minimum(&self, id: GroupId) -> Option<Vec<u32>> {
         let group = self.cluster.group(id);

@@ -37,7 +37,7 @@ impl Engine {
         }
         if let Some(attempt) = group.lifecycle.attempt() {
             let quorum = group.cap_at_minimum(&attempt.quorum);
-            if group.scheduled_at_least(&quorum) {
+            if group.is_start_complete(&quorum) {
                 self.start_confirmed(id, quorum);
             }
             return;
@@ -62,7 +62,7 @@ impl Engine {
         if group.admits_single_members() {
             return;
         }
-        if group.scheduled_at_least(&quorum) {
+        if group.is_start_complete(&quorum) {
             self.start_confirmed(id, quorum);
         } else if !self.guess_recorded_start(id) && total.bound > 0 && self.cluster.group(id).lifecycle.is_pending() {
             self.cluster.group_mut(id).lifecycle.apply(Cause::FoundBound);
@@ -120,8 +120,9 @@ impl Engine {
         under_way.or_else(own).unwrap_or(self.config.schedule_timeout_ms)
     }
 
-    fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
+    pub(super) fn start_confirmed(&mut self, id: GroupId, quorum: Vec<u32>) {
         let group = self.cluster.group_mut(id);
+        let quorum = group.with_started_subsets(quorum);
         let (minimum, scheduled) = (sum_of(&quorum), group.total().scheduled());
         let known = group.lifecycle.loss().is_some();
         group.lifecycle.apply(Cause::Confirmed { minimum: quorum, now: self.now });

@@ -69,7 +69,8 @@ impl Engine {
             match request.lots.iter_mut().find(like) {
                 Some(lot) => lot.pods.push(*pod),
                 None => {
-                    request.lots.push(Lot { class, subset, pods: vec![*pod], expected: 0, avoid: Vec::new() });
+                    let (pods, avoid) = (vec![*pod], Vec::new());
+                    request.lots.push(Lot { class, subset, pods, expected: 0, avoid, within: None });
                 }
             }
             placed.push(*pod);

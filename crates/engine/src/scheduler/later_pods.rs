@@ -2,7 +2,8 @@
 //! after another.
 //!
 //! A group must not start while there is no room for them, or it would hold its nodes and wait forever. Their templates
-//! are known, so they are placed in the trial, each on the nodes that it may use. What runs at the same time is a stage:
+//! are known, so they are placed in the trial, each on the nodes that it may use. What runs at the same time is a
+//! stage:
 //! its pods must fit beside the group. The pods of stages without the group must fit by themselves; as they come only
 //! when others have ended, what they may preempt then does not count. From the start on the room is kept (`kept_room`).
 
@@ -60,7 +61,14 @@ impl Stage {
         for part in &self.parts {
             let (subset, expected) = (all.needs.len(), part.pods as usize);
             all.needs.push(part.pods);
-            all.lots.push(Lot { class: part.class, subset, pods: Vec::new(), expected, avoid: Vec::new() });
+            all.lots.push(Lot {
+                class: part.class,
+                subset,
+                pods: Vec::new(),
+                expected,
+                avoid: Vec::new(),
+                within: None,
+            });
         }
         all
     }
@@ -74,7 +82,15 @@ impl Stage {
     /// The pods of the stage alone.
     pub(super) fn request(&self, priority: i32) -> PlacementRequest {
         let none = (Vec::new(), Vec::new());
-        self.added_to(&PlacementRequest { lots: none.0, needs: none.1, priority, topology: None, within: None })
+        self.added_to(&PlacementRequest {
+            lots: none.0,
+            needs: none.1,
+            priority,
+            topology: None,
+            within: None,
+            needs_only: false,
+            tree: None,
+        })
     }
 
     /// Finds room for all of them beside what is placed already.
@@ -122,7 +138,8 @@ impl Stage {
 }
 
 impl Engine {
-    /// The pods that must fit beside a group when it starts and whose room is then kept; `None` if it has started or has
+    /// The pods that must fit beside a group when it starts and whose room is then kept; `None` if it has started or
+    /// has
     /// no later pods. They are to be released.
     pub(super) fn later_beside(&mut self, id: GroupId) -> Option<Stage> {
         let group = self.cluster.group(id);
@@ -159,7 +176,8 @@ impl Engine {
         None
     }
 
-    /// The first part of a stage without room, beside the group or by itself: now, or without what the group may preempt.
+    /// The first part of a stage without room, beside the group or by itself: now, or without what the group may
+    /// preempt.
     fn stage_gap(
         &mut self,
         id: GroupId,
@@ -206,7 +224,7 @@ impl Engine {
             return self.cluster.leaving().collect();
         }
         let goes = |(id, pod): &(PodId, &Pod)| {
-            pod.is_leaving() || (!pod.is_static && self.cluster.effective_priority(*id) < priority)
+            pod.is_leaving() || (!pod.is_static && self.cluster.victim_priority(*id) < priority)
         };
         let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some());
         let gone: Vec<PodId> = placed.filter(goes).map(|(id, _)| id).collect();

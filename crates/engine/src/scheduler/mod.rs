@@ -28,6 +28,8 @@ mod queueing_hints;
 pub(crate) mod report_dedup;
 mod reservation;
 mod scheduling_cycle;
+mod tree_request;
+pub(crate) mod trees;
 mod unschedulable_cache;
 mod upcoming_nodes;
 mod victims_timeout;
@@ -38,11 +40,13 @@ use std::sync::Arc;
 
 use crate::cluster::Cluster;
 use crate::cluster::event::ClusterEvent;
+use crate::cluster::forest::Forest;
 use crate::cluster::profile::ProfileRules;
 use crate::command::Command;
 use crate::config::Config;
 use crate::diagnosis::{Diagnosis, Victims};
 use crate::model::Millis;
+use crate::model::group::GroupKey;
 use crate::model::ids::{ClaimId, ClassId, GroupId, PodId};
 use crate::model::pod::PodSpec;
 use crate::model::subject::Subject;
@@ -100,6 +104,10 @@ pub(crate) enum Timer {
 pub struct Engine {
     pub(crate) config: Config,
     pub(crate) cluster: Cluster,
+    /// The groups of trees.
+    pub(crate) forest: Forest,
+    /// Groups of trees whose objects are gone while pods of them have nodes: what they were holds.
+    forest_gone: BTreeSet<GroupKey>,
     pub(crate) queue: Queue,
     cache: Cache,
     timers: BTreeSet<(Millis, Timer)>,
@@ -114,7 +122,7 @@ pub struct Engine {
     evictions_to_retry: BTreeSet<PodId>,
     /// By UID: pods that were gone before the outcome of their eviction was known, with the group that is evicted as a
     /// whole and its preemptor. The outcome decides whether the eviction of the unit has started.
-    gone_before_outcome: BTreeMap<String, (GroupId, Arc<Subject>)>,
+    gone_before_outcome: BTreeMap<String, ((GroupId, usize), Arc<Subject>)>,
     volumes: VolumeBindings,
     /// Of the last call: what has ended about volumes, and the claims that failed.
     volume_events: Vec<VolumeEvent>,
@@ -200,6 +208,8 @@ impl Engine {
         Ok(Self {
             config,
             cluster,
+            forest: Forest::default(),
+            forest_gone: BTreeSet::new(),
             queue: Queue::default(),
             cache: Cache::new(scorers),
             timers: BTreeSet::new(),
@@ -242,6 +252,7 @@ impl Engine {
         self.now = self.now.max(now);
         self.forget_volume_events();
         if !std::mem::replace(&mut self.has_decided, true) {
+            self.compose_all_trees();
             self.forget_starts_without_members();
             self.keep_room_for_found_groups();
         }
@@ -293,7 +304,9 @@ impl Engine {
 
     /// When `decide` has work to do: not later than now if it has work already, `None` if it depends on an observation.
     pub fn next_wakeup(&self) -> Option<Millis> {
-        if !self.outbox.is_empty() || self.volumes.has_changes() {
+        // Trees are composed with the first decision.
+        let has_new_trees = !self.has_decided && self.forest.keys().next().is_some();
+        if !self.outbox.is_empty() || self.volumes.has_changes() || has_new_trees {
             return Some(self.now);
         }
         let timer = self.timers.first().map(|(due, _)| *due);
@@ -320,7 +333,7 @@ impl Engine {
     pub fn explain(&self, subject: &Subject) -> Option<&Diagnosis> {
         let entity = match subject {
             Subject::Pod(pod) => Entity::Pod(self.cluster.pod_id(&pod.uid)?),
-            Subject::Group(key) => Entity::Group(self.cluster.group_id(key)?),
+            Subject::Group(key) => self.entity_of(key)?,
         };
         self.reports.latest(entity)
     }
@@ -350,7 +363,7 @@ impl Engine {
                 Timer::Report(entity) => {
                     if let Some(report) = self.reports.due(entity, self.now) {
                         let lost = matches!(report.diagnosis, Diagnosis::Degraded { .. });
-                        self.outbox.push(Command::Report(Box::new(report)));
+                        self.send_report(report);
                         // A pending `Degraded` report suppresses others; now that it is sent, report what the group
                         // waits for.
                         if let (true, Entity::Group(group)) = (lost, entity) {

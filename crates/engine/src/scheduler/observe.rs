@@ -10,7 +10,7 @@ use crate::cluster::lifecycle::Cause;
 use crate::cluster::pod::{Awaited, Counted, Pod, PodState, StartRole};
 use crate::cluster::storage::{StorageDemand, Unusable};
 use crate::model::class::ClassSpec;
-use crate::model::group::{GroupKey, GroupSpec};
+use crate::model::group::{GroupKey, GroupSpec, Policy};
 use crate::model::ids::{ClassId, GroupId, LabelSetId, NodeId, PodId};
 use crate::model::labels::Labels;
 use crate::model::node::NodeSpec;
@@ -18,6 +18,7 @@ use crate::model::pod::{Phase, PodRefusal, PodSpec, RefusalKind};
 use crate::model::resources::{AMOUNT_MAX, NAMES_PER_POD_MAX, POD_NAMES_MAX, RESOURCE_NAMES_MAX};
 use crate::model::subject::Subject;
 use crate::model::topology::GroupTopology;
+use crate::model::tree::{GroupTree, TreeNode};
 use crate::observation::Observation;
 use crate::queue::{Entity, QueueState};
 use crate::validate;
@@ -60,9 +61,9 @@ impl Engine {
                 self.pod_gone(&uid);
                 Ok(())
             }
-            Observation::GroupSeen(spec) => self.group_seen(spec),
+            Observation::GroupSeen(spec) => self.group_or_part_seen(spec),
             Observation::GroupGone { key } => {
-                self.group_gone(&key);
+                self.group_or_part_gone(&key);
                 Ok(())
             }
             Observation::BudgetSeen(spec) => {
@@ -208,8 +209,9 @@ impl Engine {
     }
 
     pub(super) fn new_pod(&mut self, spec: &PodSpec) -> PodId {
-        let group = spec.membership.as_ref().map(|membership| self.cluster.ensure_group(&membership.group));
-        let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset).into();
+        let home = spec.membership.as_ref().map(|membership| self.home_of(membership));
+        let group = home.as_ref().map(|(group, _)| self.cluster.ensure_group(group));
+        let subset = home.map_or_else(|| "".into(), |(_, subset)| Box::from(&*subset));
         let label_set = self.cluster.acquire_labels(&spec.id.namespace, &spec.labels);
         let class = self.acquire_class(&spec.class, label_set, None);
         self.cluster.add_pod(Pod {
@@ -266,7 +268,8 @@ impl Engine {
         let pod = self.cluster.pod(id);
         let object = || format!("Pod {}", pod.id);
         let group_was = pod.group.map(|group| self.cluster.group(group).key.clone());
-        let group_is = spec.membership.as_ref().map(|membership| membership.group.clone());
+        let home = spec.membership.as_ref().map(|membership| self.home_of(membership));
+        let group_is = home.as_ref().map(|(group, _)| group.clone());
         if group_was != group_is {
             let shown = group_is.map_or_else(|| "none".to_owned(), |key| key.to_string());
             return Some(ValidationError::new(
@@ -276,7 +279,7 @@ impl Engine {
                 "a pod's group is fixed when it is first seen",
             ));
         }
-        let subset = spec.membership.as_ref().map_or("", |membership| &membership.subset);
+        let subset = home.as_ref().map_or("", |(_, subset)| subset);
         if *pod.subset != *subset {
             return Some(ValidationError::new(
                 object(),
@@ -555,9 +558,8 @@ impl Engine {
         self.forget_class(pod.class);
     }
 
-    fn group_seen(&mut self, spec: GroupSpec) -> Result<(), ValidationError> {
+    pub(super) fn group_seen(&mut self, spec: GroupSpec) -> Result<(), ValidationError> {
         validate::group(&spec)?;
-        self.check_no_cycle(&spec)?;
         self.check_later_pods(&spec)?;
         let spec = self.in_topology_levels(spec);
         let id = self.cluster.ensure_group(&spec.key);
@@ -596,14 +598,25 @@ impl Engine {
         Ok(())
     }
 
-    /// The same group with its constraint on the tree of the declared levels. Without a constraint ranks follow that tree.
+    /// The same group with its constraint on the tree of the declared levels. Without a constraint ranks follow that
+    /// tree.
     fn in_topology_levels(&self, spec: GroupSpec) -> GroupSpec {
         let levels = &self.config.topology_levels;
         let topology = match spec.topology.as_deref() {
             Some(topology) => Some(topology.in_levels(levels)),
             None => GroupTopology::without_constraint(levels),
         };
-        GroupSpec { topology: topology.map(Arc::new), ..spec }
+        let policy = match &spec.policy {
+            Policy::Tree(tree) => {
+                let mut nodes: Vec<TreeNode> = tree.nodes().to_vec();
+                for node in &mut nodes {
+                    node.topology = node.topology.take().map(|topology| Arc::new(topology.in_levels(levels)));
+                }
+                Policy::Tree(Arc::new(GroupTree::from(nodes)))
+            }
+            policy => policy.clone(),
+        };
+        GroupSpec { topology: topology.map(Arc::new), policy, ..spec }
     }
 
     /// Refuses later pods of an unknown profile, or with more resources than there is room for.
@@ -621,28 +634,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Refuses a group that is its own ancestor.
-    fn check_no_cycle(&self, spec: &GroupSpec) -> Result<(), ValidationError> {
-        let mut path = vec![spec.key.to_string()];
-        let mut parent = spec.parent.as_ref();
-        while let Some(key) = parent {
-            path.push(key.to_string());
-            if *key == spec.key {
-                let object = format!("group {}", spec.key);
-                return Err(ValidationError::new(
-                    object,
-                    "parent",
-                    path.join(" -> "),
-                    "a group cannot be its own ancestor",
-                ));
-            }
-            let known = self.cluster.group_id(key).and_then(|id| self.cluster.group(id).definition.current());
-            parent = known.and_then(|known| known.parent.as_ref());
-        }
-        Ok(())
-    }
-
-    fn group_gone(&mut self, key: &GroupKey) {
+    pub(super) fn group_gone(&mut self, key: &GroupKey) {
         let Some(id) = self.cluster.group_id(key) else { return };
         self.cluster.group_mut(id).withdraw_definition();
         self.review_group(id);

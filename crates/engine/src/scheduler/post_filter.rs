@@ -221,17 +221,19 @@ impl Engine {
 
     /// The nominated nodes of a group, if they are enough for what it needs.
     fn nominated_places(&mut self, request: &PlacementRequest) -> Places {
-        let mut missing = request.needs.clone();
-        let mut places = Places::new();
+        let mut nominated = vec![0; request.needs.len()];
+        let (mut places, mut subsets) = (Places::new(), Vec::new());
         for lot in &request.lots {
             for pod in &lot.pods {
                 if let Some(node) = self.cluster.pod(*pod).nominated.filter(|node| !lot.avoid.contains(node)) {
                     places.push((*pod, node));
-                    missing[lot.subset] = missing[lot.subset].saturating_sub(1);
+                    subsets.push((lot.subset, node));
+                    nominated[lot.subset] += 1;
                 }
             }
         }
-        if missing.iter().any(|missing| *missing > 0) {
+        if !request.is_met_by(&nominated) || !placement::tree::allows(&self.cluster, &mut self.cache, request, &subsets)
+        {
             places.clear();
         }
         // Labels may have changed since.
@@ -385,7 +387,7 @@ impl Engine {
         let there = self.cluster.node(node);
         for id in &there.pods {
             let pod = self.cluster.pod(*id);
-            if pod.is_leaving() || self.cluster.effective_priority(*id) < priority {
+            if pod.is_leaving() || self.cluster.victim_priority(*id) < priority {
                 load.sub(self.cluster.class(pod.class));
             }
         }
@@ -466,7 +468,7 @@ impl Engine {
 
     fn victims(&self, plan: &Plan) -> Victims {
         let name = |unit: &preemption::VictimUnit| match unit.group.filter(|_| unit.is_whole_group()) {
-            Some(group) => format!("group {}", self.cluster.group(group).key),
+            Some(group) => format!("group {}", self.unit_key(group, unit)),
             None => unit.pods.first().map(|(pod, _)| self.cluster.pod(*pod).id.to_string()).unwrap_or_default(),
         };
         Victims {
@@ -508,7 +510,8 @@ impl Engine {
         victims
     }
 
-    /// Records which victims should be gone, and whose eviction fails. Returns all leaving pods that may block the places.
+    /// Records which victims should be gone, and whose eviction fails. Returns all leaving pods that may block the
+    /// places.
     pub(super) fn name_late_victims(
         &self,
         victims: &mut Victims,
@@ -626,7 +629,7 @@ impl Engine {
                 let group = self.cluster.group(id);
                 let needs = group.needs();
                 victims.started = group.is_gang() && group.lifecycle.confirmed().is_some();
-                victims.needed = needs.iter().sum();
+                victims.needed = if group.has_started_tree() { 0 } else { needs.iter().sum() };
                 let members = self.member_verdicts(id);
                 self.parked(id, &needs);
                 self.report_group(id, Diagnosis::WaitingForVictims(victims), members);

@@ -10,7 +10,7 @@ use super::report_dedup::ReportTiming;
 use super::{Engine, Timer};
 use crate::cluster::group::{Exclusion, Group};
 use crate::cluster::pod::{MemberState, PodState};
-use crate::command::{Command, MemberVerdict, Report};
+use crate::command::{MemberVerdict, Report};
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::Policy;
@@ -52,6 +52,7 @@ impl Engine {
     pub(super) fn review_group(&mut self, id: GroupId) {
         let entity = Entity::Group(id);
         let family = self.family_of(id);
+        let root = self.root_with_gone_parts(id);
         if self.cluster.remove_group_if_unused(id) {
             self.queue.remove(entity);
             self.reports.forget(entity);
@@ -61,6 +62,9 @@ impl Engine {
             self.review_parked_later(id);
         }
         self.review_reservation(id);
+        if let Some(root) = root {
+            self.forget_gone_parts(&root);
+        }
         if let Some(family) = family {
             self.review_kept_room(&family);
         }
@@ -103,7 +107,7 @@ impl Engine {
         self.reports.drop_waiting(entity);
         let group = self.cluster.group(id);
         let needs = group.needs();
-        if group.lifecycle.attempt().is_some() && group.total().assumed > 0 && needs.iter().all(|need| *need == 0) {
+        if group.lifecycle.attempt().is_some() && group.total().assumed > 0 && group.is_start_placed() {
             // The start under way is completed first; later members wait for it.
             self.queue.move_to(entity, QueueState::Held);
             self.clear_nominations(id);
@@ -138,8 +142,8 @@ impl Engine {
         let Some(spec) = group.definition.current() else {
             return Some(Waiting::GroupMissing { group: group.key.to_string(), pods: group.members.len() as u32 });
         };
-        if let Some((field, value)) = unsupported(group) {
-            return Some(Waiting::Unsupported { field, value });
+        if let Some(parent) = &spec.parent {
+            return self.problem_of(&spec.key).or_else(|| Some(Waiting::Parent { parent: parent.to_string() }));
         }
         if group.is_gang() && self.may_be_evicted_whole(id) {
             // A member that joined now would be left alone.
@@ -149,19 +153,22 @@ impl Engine {
             return self.refusal_reason(*refused, group.refused.len() as u32);
         }
         if !group.admits_single_members()
-            && let Some((rule, have)) = group.incomplete_subset()
+            && let Some(missing) = self.missing_members(group)
         {
-            let mut waiting = group.waiting.iter().map(|(_, member)| self.cluster.pod(*member));
-            return Some(Waiting::Members {
-                subset: rule.name.clone(),
-                have,
-                need: rule.min_member,
-                stateful_set: waiting.find_map(|pod| pod.stateful_set.as_deref().map(str::to_owned)),
-            });
+            return Some(missing);
         }
         if let Some(gated) = group.gated.first().filter(|_| group.waits_for_held_back_members()) {
             let example = self.cluster.pod(*gated).id.to_string();
             return Some(Waiting::Gates { gated: group.gated.len() as u32, example });
+        }
+        if !group.has_ready_part() {
+            // What has started of a tree goes on; the rest lacks members, or waits for some that are held back.
+            let gates = || {
+                let example = self.cluster.pod(*group.gated.first()?).id.to_string();
+                Some(Waiting::Gates { gated: group.gated.len() as u32, example })
+            };
+            let refused = || self.refusal_reason(*group.refused.first()?, group.refused.len() as u32);
+            return self.missing_members(group).or_else(refused).or_else(gates);
         }
         if let (Policy::Basic { desired_count: Some(desired) }, Some(until)) = (&spec.policy, group.desired_until) {
             let have = group.total().present();
@@ -170,6 +177,21 @@ impl Engine {
             }
         }
         None
+    }
+
+    /// What the group lacks for its minimum: members of a subset, or groups of a tree.
+    fn missing_members(&self, group: &Group) -> Option<Waiting> {
+        if let Some((name, have, need)) = group.group_without_children() {
+            return Some(Waiting::Groups { group: name.to_owned(), have, need });
+        }
+        let (rule, have) = group.incomplete_subset()?;
+        let mut waiting = group.waiting.iter().map(|(_, member)| self.cluster.pod(*member));
+        Some(Waiting::Members {
+            subset: rule.name.clone(),
+            have,
+            need: rule.min_member,
+            stateful_set: waiting.find_map(|pod| pod.stateful_set.as_deref().map(str::to_owned)),
+        })
     }
 
     fn start_desired_wait(&mut self, id: GroupId) {
@@ -257,7 +279,7 @@ impl Engine {
 
     fn report(&mut self, entity: Entity, report: Report) {
         match self.reports.submit(entity, self.now, report) {
-            ReportTiming::Now(report) => self.outbox.push(Command::Report(report)),
+            ReportTiming::Now(report) => self.send_report(*report),
             ReportTiming::Later(due) => self.set_timer(due, Timer::Report(entity)),
             ReportTiming::Nothing => {}
         }
@@ -267,11 +289,4 @@ impl Engine {
 /// When members whose bind was refused may be placed again.
 fn repair_not_before(group: &Group) -> Millis {
     if group.consecutive_refusals > 1 { group.repair_not_before } else { 0 }
-}
-
-/// A field of the group that is not supported yet, and its value.
-fn unsupported(group: &Group) -> Option<(String, String)> {
-    let spec = group.definition.current()?;
-    let parent = spec.parent.as_ref()?;
-    Some(("parent".to_owned(), parent.to_string()))
 }

@@ -1,10 +1,12 @@
 //! Queueing hints: which parked entities each event of the cluster activates.
 //!
 //! This is the only place that activates entities because of a change of the cluster. Every event has its queue action
-//! in `handle_event`; the compiler asks for that of a new one. Parked entities are found by the shapes of their pods. An
+//! in `handle_event`; the compiler asks for that of a new one. Parked entities are found by the shapes of their pods.
+//! An
 //! attempt is cheap and a missed placement or plan is not, so in doubt entities are activated.
 //!
-//! The events of an observation or timer are handled at its end. Within a scheduling attempt they are handled after each
+//! The events of an observation or timer are handled at its end. Within a scheduling attempt they are handled after
+//! each
 //! change, while the entity of the attempt is not parked: it is not activated by its own changes.
 
 use std::collections::BTreeSet;
@@ -252,7 +254,7 @@ impl Engine {
         };
         let (mut groups, mut singles) = (BTreeSet::new(), Vec::new());
         for (id, pod) in self.cluster.pods().filter(|(_, pod)| of_budget(pod)) {
-            match pod.group.filter(|group| self.is_evicted_whole(*group)) {
+            match pod.group.filter(|group| self.evicts_together(*group)) {
                 Some(group) => _ = groups.insert(group),
                 None => singles.push(id),
             }
@@ -270,7 +272,9 @@ impl Engine {
         let Some(pod) = self.cluster.pod_if_any(id).filter(|_| self.config.preemption.on) else { return };
         let (group, node) = (pod.group, pod.state.node());
         self.unschedulable.forget_plans();
-        match group.filter(|group| self.is_evicted_whole(*group)) {
+        match group.filter(|group| self.evicts_together(*group)) {
+            // A part of a tree can be evicted while others start.
+            Some(group) if !self.is_evicted_whole(group) => self.activate_for_victim_group(group),
             Some(group) => self.activate_for_unblocked_group(group),
             None => self.activate_for_nodes(node),
         }
@@ -283,6 +287,11 @@ impl Engine {
         if !binds && self.is_evicted_whole(group) {
             self.activate_for_victim_group(group);
         }
+    }
+
+    /// Whether pods of a group can only be evicted together.
+    fn evicts_together(&self, group: GroupId) -> bool {
+        self.rules().whole_groups && self.cluster.has_units(group)
     }
 
     /// Which entities can preempt a group may have changed: activates those that fit without it.

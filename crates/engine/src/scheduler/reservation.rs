@@ -2,8 +2,10 @@
 //!
 //! A gang that has been unschedulable for too long, and would fit without the pods that end in time or that it may
 //! preempt, reserves the nodes that need the least draining. Pods of the same or a lower priority are no longer placed
-//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order, and it holds
-//! a share of the nodes at most. It ends when the gang is placed or no longer waits for capacity, and after a time limit,
+//! there; elsewhere they are. There is one reservation at a time, for the first starving gang in queue order, and it
+//! holds
+//! a share of the nodes at most. It ends when the gang is placed or no longer waits for capacity, and after a time
+//! limit,
 //! so that nodes that do not drain are not kept empty. A reservation that ends without a start is in vain, also if its
 //! gang is deleted: the namespace has to pause before the next one for as long as it held nodes, each time doubled.
 
@@ -96,11 +98,11 @@ impl Engine {
         let may_preempt = self.config.preemption.on && !self.group_never_preempts(id);
         let comes_free = |cluster: &Cluster, id: PodId| {
             let pod = cluster.pod(id);
-            let is_victim = may_preempt && !pod.is_static && cluster.effective_priority(id) < request.priority;
+            let is_victim = may_preempt && !pod.is_static && cluster.victim_priority(id) < request.priority;
             pod.is_leaving() || is_victim || pod.lifetime.ends_until(pod.started_ms, now, until)
         };
         let has_terms = |lot: &Lot| self.cluster.has_required_inter_pod_terms(lot.class);
-        if !request.is_bound_to_domains() && !request.lots.iter().any(has_terms) {
+        if request.tree.is_none() && !request.is_bound_to_domains() && !request.lots.iter().any(has_terms) {
             return nodes_with_least_draining(&self.cluster, request, |id| !comes_free(&self.cluster, id));
         }
         let placed = self.cluster.pods().filter(|(_, pod)| pod.state.node().is_some()).map(|(id, _)| id);

@@ -211,11 +211,9 @@ impl Engine {
         }
         let group = self.cluster.group_mut(id);
         group.decisions = group.decisions.wrapping_add(1);
-        let quorum = group.quorum();
-        let decided = group.lifecycle.attempt().map(|attempt| &attempt.quorum);
+        let quorum = group.quorum_to_confirm();
         // A higher minimum than that of the start under way begins a new start.
-        let raised = decided.is_none_or(|decided| quorum.iter().zip(decided).any(|(now, then)| now > then));
-        if group.is_gang() && !group.admits_single_members() && raised {
+        if group.is_gang() && group.is_new_start(&quorum) {
             if self.queue.entry(Entity::Group(id)).is_none_or(|entry| entry.awaited_victims.is_none()) {
                 group.lowest_victim = None;
             }
@@ -226,13 +224,8 @@ impl Engine {
             // The current minimum counts if it was lowered, or if the subset has got its name since.
             attempt.quorum = attempt.quorum.iter().zip(&quorum).map(|(then, now)| *then.min(now)).collect();
         }
-        let group = self.cluster.group(id);
-        let role = match group.lifecycle.attempt() {
-            Some(_) => StartRole::Tentative,
-            None if group.is_gang() => StartRole::Joined,
-            None => StartRole::None,
-        };
         for (pod, _) in placed {
+            let role = self.role_of_placed(id, *pod);
             self.cluster.pod_mut(*pod).start_role = role;
         }
         let levels = self.cluster.group(id).definition.current().and_then(|spec| spec.topology.clone());
@@ -243,6 +236,18 @@ impl Engine {
         self.activate_family(id);
         self.send_binds(placed);
         self.review_group(id);
+    }
+
+    /// The role of a member that was just placed.
+    fn role_of_placed(&self, id: GroupId, pod: PodId) -> StartRole {
+        let group = self.cluster.group(id);
+        let joins_started_part = |subset: u16| group.tree.is_some() && group.has_started_subset(usize::from(subset));
+        match (group.lifecycle.attempt(), self.cluster.pod(pod).counted) {
+            (Some(_), Counted::In { subset, .. }) if joins_started_part(subset) => StartRole::Joined,
+            (Some(_), _) => StartRole::Tentative,
+            (None, _) if group.is_gang() => StartRole::Joined,
+            (None, _) => StartRole::None,
+        }
     }
 
     fn group_unschedulable(
@@ -321,15 +326,21 @@ impl Engine {
                     // Of equal priority, the older ones are first.
                     pods.sort_by_key(|pod| Reverse(self.cluster.pod(*pod).priority));
                 }
-                Lot { class, subset, pods, expected: 0, avoid }
+                Lot { class, subset, pods, expected: 0, avoid, within: None }
             })
             .collect();
-        PlacementRequest {
+        let request = PlacementRequest {
             lots,
             needs: group.needs(),
             priority: self.cluster.group_priority(id),
             topology: self.topology_request(id),
             within: None,
+            needs_only: false,
+            tree: None,
+        };
+        match &group.tree {
+            Some(tree) => self.tree_request(id, tree, request),
+            None => request,
         }
     }
 

@@ -165,6 +165,7 @@ impl Engine {
         verdict: Verdict,
         preemption: Preemption,
     ) -> GroupFailure {
+        let request = &*request.with_first_choice();
         let domain = self.closest_domain(id, request);
         let within = domain.as_ref().and_then(|(_, within)| within.clone());
         let Evaluation { fits, fits_if_not_reserved, mut kinds } = match self.cached_failure(id, request) {
@@ -207,7 +208,11 @@ impl Engine {
         let group = self.cluster.group(id);
         let shortfall = Shortfall {
             started: group.is_gang() && group.lifecycle.confirmed().is_some(),
-            minimum: if request.needs_total() == 0 { 0 } else { u32::try_from(group.min_total()).unwrap_or(u32::MAX) },
+            minimum: if request.needs_total() == 0 || group.has_started_tree() {
+                0
+            } else {
+                u32::try_from(group.min_total()).unwrap_or(u32::MAX)
+            },
             held: group.total().placed(),
             waiting: group.waiting.len() as u32,
             would_fit: fits.iter().sum::<usize>() as u32,

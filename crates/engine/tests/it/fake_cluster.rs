@@ -412,7 +412,7 @@ impl FakeCluster {
             let Some(membership) = self.pods.get(&pod.uid).and_then(|actual| actual.membership.clone()) else {
                 continue;
             };
-            if let Some(group) = self.groups.get(&membership.group) {
+            if let Some(group) = self.groups.get(&membership.group).filter(|group| group.policy.tree().is_none()) {
                 let timeout = group.schedule_timeout_ms.unwrap_or(self.config.schedule_timeout_ms);
                 self.histories.decided(&membership.group, &pod.uid, minimums(group), self.now + timeout);
             }
@@ -440,7 +440,9 @@ impl FakeCluster {
                 // Nothing is left of an earlier start, and the condition reflects that.
                 group.recorded = RecordedStart::None;
             }
-            self.histories.given_up(key, minimums(group), &self.shown);
+            if group.policy.tree().is_none() {
+                self.histories.given_up(key, minimums(group), &self.shown);
+            }
         }
         self.reports.push(report);
     }

@@ -300,7 +300,8 @@ pub(crate) fn minimums(group: &GroupSpec) -> Minimums {
     match &group.policy {
         Policy::Gang { min_count } => [(String::new(), *min_count as usize)].into(),
         Policy::Subsets(list) => list.iter().map(|subset| (subset.name.clone(), subset.min_member as usize)).collect(),
-        Policy::Basic { .. } => [(String::new(), 0)].into(),
+        // Of a tree, not all leaves have to start: `trees` checks them.
+        Policy::Basic { .. } | Policy::Groups { .. } | Policy::Tree(_) => [(String::new(), 0)].into(),
     }
 }
 

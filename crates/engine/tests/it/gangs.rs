@@ -227,7 +227,7 @@ fn gang_of_a_thousand_takes_one_decision() {
 }
 
 #[test]
-fn unsupported_field_is_refused_by_name() {
+fn group_of_a_tree_waits_for_its_parent() {
     use muster_engine::model::group::GroupSpec;
     let mut fake = FakeCluster::new();
     fake.node("n0", 4);
@@ -236,11 +236,9 @@ fn unsupported_field_is_refused_by_name() {
     fake.pod("a", "g", 1);
     fake.advance(6_000);
     assert_eq!(fake.bound_count("a"), 0);
-    assert_eq!(fake.reasons("g"), ["Unsupported"]);
-    assert_eq!(
-        fake.group_diagnosis("g").to_string(),
-        "The group's parent (ns/above) is not supported yet; without it the group would be tried."
-    );
+    assert_eq!(fake.reasons("g"), ["WaitingForMembers"]);
+    let text = fake.group_diagnosis("g").to_string();
+    assert_eq!(text, "Waiting for the parent group ns/above: no such object.");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The right to name a PriorityClass in a group: the author needs the verb `use` on the class, in the group's namespace.
+//! The right to name a PriorityClass in a group: the author needs the verb `use` on the class, in the group's
+//! namespace.
 //!
 //! Kubernetes limits the classes of pods by ResourceQuota, which looks at no group; and the priority of a group counts
 //! for its members, whatever class they have. A class could also be named indirectly, in a Job whose pods the quota
@@ -41,7 +42,8 @@ fn role() -> Value {
     })
 }
 
-/// The controllers that write Jobs and groups for others: Muster for Jobs, JobSets and LeaderWorkerSets, Kubernetes' own
+/// The controllers that write Jobs and groups for others: Muster for Jobs, JobSets and LeaderWorkerSets, Kubernetes'
+/// own
 /// for CronJobs and Jobs, JobSet for its Jobs.
 fn controllers_binding(options: &Options) -> Value {
     let account = |namespace: &str, name: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
@@ -72,13 +74,14 @@ fn groups_policy(options: &Options) -> Policy {
         format!("(has(SPEC.{list}) ? SPEC.{list}.filter(g, has(g.priorityClassName)).map(g, g.priorityClassName) : [])")
     };
     // All templates of a Kubernetes' Workload have one class, so those inside of composite ones need not be read.
-    let lists = ["podGroups", "podGroupTemplates", "compositePodGroupTemplates"].map(classes).join(" + ");
+    let lists =
+        ["podGroups", "compositePodGroups", "podGroupTemplates", "compositePodGroupTemplates"].map(classes).join(" + ");
     let named = format!("(has(SPEC.priorityClassName) ? [SPEC.priorityClassName] : []) + {lists}");
     let mut policy = policy(
         "muster-group-priority-classes",
         vec![
             rule("muster.dev", &["podgroups", "workloads"], WRITES),
-            rule("scheduling.k8s.io", &["podgroups", "workloads"], WRITES),
+            rule("scheduling.k8s.io", &["compositepodgroups", "podgroups", "workloads"], WRITES),
             rule("scheduling.volcano.sh", &["podgroups"], WRITES),
         ],
         &named,

@@ -15,7 +15,8 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("", &["pods/binding", "pods/eviction"], &["create"]),
         rule("", &["pods/status"], &["patch"]),
         rule("", &["namespaces", "nodes"], READ),
-        // Volumes are reserved, and nodes selected for which they are provisioned; read again if it is not known whether
+        // Volumes are reserved, and nodes selected for which they are provisioned; read again if it is not known
+        // whether
         // a write has taken effect.
         rule("", &["persistentvolumeclaims", "persistentvolumes"], &["get", "list", "watch", "patch"]),
         rule(
@@ -36,7 +37,7 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
         rule("policy", &["poddisruptionbudgets"], READ),
         // Also where they are not served: without permission the answer is 403, which does not show that they are not
         // served.
-        rule("scheduling.k8s.io", &["podgroups", "priorityclasses", "workloads"], READ),
+        rule("scheduling.k8s.io", &["compositepodgroups", "podgroups", "priorityclasses", "workloads"], READ),
         rule("muster.dev", &["podgroups"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["workloads"], &["list", "watch", "create", "patch", "delete"]),
         rule("muster.dev", &["podgroups/status", "workloads/status"], &["patch"]),
@@ -57,7 +58,7 @@ fn cluster_rules(options: &Options) -> Vec<Value> {
     }
     let has_pod_groups = options.kubernetes_version != Version::V1_35;
     if has_pod_groups {
-        rules.push(rule("scheduling.k8s.io", &["podgroups/status"], &["patch"]));
+        rules.push(rule("scheduling.k8s.io", &["compositepodgroups/status", "podgroups/status"], &["patch"]));
     }
     if options.native_gangs {
         rules.push(rule("scheduling.k8s.io", &["workloads"], &["create", "patch", "delete"]));

@@ -145,6 +145,7 @@ fn permissions_are_exactly_these() {
         "get persistentvolumeclaims.",
         "get persistentvolumes.",
         "get pods.",
+        "list compositepodgroups.scheduling.k8s.io",
         "list controllerrevisions.apps",
         "list csidrivers.storage.k8s.io",
         "list csinodes.storage.k8s.io",
@@ -181,6 +182,7 @@ fn permissions_are_exactly_these() {
         "patch podgroups.scheduling.volcano.sh",
         "patch pods.",
         "update mutatingwebhookconfigurations.admissionregistration.k8s.io [muster]",
+        "watch compositepodgroups.scheduling.k8s.io",
         "watch controllerrevisions.apps",
         "watch csidrivers.storage.k8s.io",
         "watch csinodes.storage.k8s.io",
@@ -219,6 +221,7 @@ fn permissions_are_exactly_these() {
         let mut expected: BTreeSet<String> = common.iter().map(|right| (*right).to_owned()).collect();
         if version != Version::V1_35 {
             expected.insert(native.to_owned());
+            expected.insert("patch compositepodgroups/status.scheduling.k8s.io".to_owned());
         }
         assert_eq!(rights(&find(&documents, "ClusterRole")["rules"]), expected, "{name}");
         let lease = [

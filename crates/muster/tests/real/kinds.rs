@@ -40,7 +40,7 @@ const NATIVE: Kind = Kind {
     version: Version::V1_37,
     profile: Profile::Gates,
     served: &["scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"],
-    arguments: &["--gates", "TopologyAwareWorkloadScheduling=true"],
+    arguments: &["--gates", "TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"],
     carriers: &[Carrier::V1beta1],
     managers: false,
     left_out: &[],
@@ -53,7 +53,7 @@ const ALPHA: Kind = Kind {
     served: &["scheduling.k8s.io/v1alpha3"],
     arguments: &[
         "--gates",
-        "TopologyAwareWorkloadScheduling=true",
+        "TopologyAwareWorkloadScheduling=true,CompositePodGroup=true",
         "--flag",
         "kube-apiserver=--runtime-config=scheduling.k8s.io/v1alpha3=true",
     ],

@@ -4,6 +4,7 @@
 //! created from its definition. Must not depend on requests, the contents of the store or watches.
 
 mod builtin;
+mod composite_pod_group;
 mod config_map;
 mod custom;
 mod definition;

@@ -4,9 +4,11 @@
 //! default; this server serves v1beta1.
 //! Must not depend on the strategies of the kinds.
 
+use muster_api::native::Gates;
+
 use super::Builtin;
 use super::builtin::{CONTROLLED, PLAIN};
-use super::{native_v1alpha1, native_v1alpha2, pod_group};
+use super::{composite_pod_group, native_v1alpha1, native_v1alpha2, pod_group};
 
 /// The API group of PodGroups and Workloads.
 pub(crate) const GROUP: &str = "scheduling.k8s.io";
@@ -59,6 +61,14 @@ impl NativeGroups {
     }
 }
 
+impl NativeGroups {
+    /// The kinds that a feature gate adds.
+    pub(super) fn gated_rows(self, gates: Gates) -> &'static [Builtin] {
+        let has_them = matches!(self, Self::V1alpha3 | Self::V1beta1);
+        if has_them && gates.composite_pod_group { COMPOSITE } else { &[] }
+    }
+}
+
 const POD_GROUP: Builtin = Builtin {
     group: GROUP,
     version: "v1beta1",
@@ -93,6 +103,18 @@ static V1BETA1: &[Builtin] = &[POD_GROUP, WORKLOAD];
 /// The same kinds in another version.
 static V1ALPHA3: &[Builtin] =
     &[Builtin { version: "v1alpha3", ..POD_GROUP }, Builtin { version: "v1alpha3", ..WORKLOAD }];
+
+/// Groups of groups, in one version only.
+static COMPOSITE: &[Builtin] = &[Builtin {
+    version: "v1alpha3",
+    kind: "CompositePodGroup",
+    plural: "compositepodgroups",
+    decode: composite_pod_group::decode,
+    set_defaults: composite_pod_group::set_defaults,
+    validate_status_update: composite_pod_group::validate_status_update,
+    gated: Some(&composite_pod_group::GATED),
+    ..POD_GROUP
+}];
 
 static V1ALPHA2: &[Builtin] = &[
     Builtin {

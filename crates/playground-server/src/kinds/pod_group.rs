@@ -51,7 +51,7 @@ fn as_v1beta1(mut object: Value) -> Value {
 }
 
 /// Policies without fields are arbitrary JSON in their type; here they must be objects, and are emptied.
-fn empty_choices(settings: &mut Value, path: &str) -> Result<(), DecodeError> {
+pub(super) fn empty_choices(settings: &mut Value, path: &str) -> Result<(), DecodeError> {
     for (field, choice) in [("schedulingPolicy", "basic"), ("disruptionMode", "single"), ("disruptionMode", "all")] {
         let choices = settings.get_mut(field).and_then(Value::as_object_mut);
         match choices.and_then(|choices| choices.get_mut(choice)) {

@@ -48,7 +48,7 @@ impl Registry {
     /// The built-in kinds, with a table in the store for each.
     pub(crate) fn new(store: &mut Store, native_groups: NativeGroups, gates: Gates) -> Self {
         let mut registry = Self { kinds: BTreeMap::new(), tables: BTreeMap::new(), native_groups, gates };
-        for builtin in BUILTINS.iter().chain(native_groups.rows()) {
+        for builtin in BUILTINS.iter().chain(native_groups.rows()).chain(native_groups.gated_rows(gates)) {
             let stored_in = builtin.stored_in.unwrap_or(builtin.group);
             let table = registry.table(store, stored_in, builtin.plural);
             registry.insert(Kind {

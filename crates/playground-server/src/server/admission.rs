@@ -46,6 +46,9 @@ pub(crate) fn admit_create(state: &State, kind: &Kind, target: &Target, value: &
         set_group_priority(state, kind, value)?;
         add_finalizer(value, PROTECTION_FINALIZER);
     }
+    if kind.is("scheduling.k8s.io", "compositepodgroups") && kind.is_builtin() {
+        set_group_priority(state, kind, value)?;
+    }
     if kind.is("", "persistentvolumeclaims") {
         set_default_storage_class(state, value);
         add_finalizer(value, CLAIM_PROTECTION_FINALIZER);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_api::invalid::{FieldPath, InvalidField};
-use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES};
+use muster_api::keys::annotations::{DISRUPTION_MODE, LATER_PODS, MIN_RESOURCES, PARENT_COMPOSITE_POD_GROUP};
 use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
@@ -18,6 +18,7 @@ use super::StatusPatch;
 use super::condition::CurrentStatus;
 use super::group_error::GroupError;
 use super::made_for::MadeFor;
+use super::native_composite;
 use super::parsed_group::{ParsedGroup, ParsedLaterPods};
 
 /// A group object, independent of its dialect.
@@ -97,6 +98,15 @@ impl GroupObject {
         match later_pods(text) {
             Ok(later) => groups.iter_mut().for_each(|(_, group)| group.later.clone_from(&later)),
             Err(error) => self.groups = Err(error.into()),
+        }
+    }
+
+    /// Applies the annotation with the parent, which controllers hand down. A field takes precedence.
+    pub(crate) fn apply_parent(&mut self, metadata: &ObjectMeta) {
+        let annotated = |key: &&str| metadata.annotations.as_ref()?.get(*key);
+        let Some(parent) = PARENT_COMPOSITE_POD_GROUP.iter().find_map(annotated) else { return };
+        for (_, group) in self.groups.iter_mut().flatten().filter(|(_, group)| group.parent.is_none()) {
+            group.parent = native_composite::parent(Some(parent));
         }
     }
 

@@ -21,13 +21,16 @@ use super::status::{InstanceStatus, ObjectStatus};
 use super::{Dialect, Reference, StatusPatch};
 use crate::intake::raw::annotation;
 
+/// The origin of its groups.
+const ORIGIN: &str = "muster.dev/Workload";
+
 /// `workloads.muster.dev`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MusterWorkload;
 
 impl Dialect for MusterWorkload {
     fn origin(&self) -> &'static str {
-        "muster.dev/Workload"
+        ORIGIN
     }
 
     fn resource(&self) -> ApiResource {
@@ -88,8 +91,14 @@ fn parse(object: &Workload) -> Result<Vec<(String, ParsedGroup)>, GroupError> {
     let path = FieldPath::Root("spec");
     let workload = validate_workload(&object.spec, &path)?;
     let path = path.child("podGroups");
-    let groups = workload.groups.iter().enumerate();
-    groups.map(|(index, (name, group))| Ok((name.clone(), ParsedGroup::of(group, &path.index(index))?))).collect()
+    let groups = workload.groups.iter().enumerate().map(|(index, (name, group))| {
+        let mut parsed = ParsedGroup::of(group, &path.index(index))?;
+        parsed.set_parent(workload.parents.get(name).map(String::as_str), ORIGIN);
+        Ok((name.clone(), parsed))
+    });
+    let composite = workload.composite_groups.iter();
+    let composite = composite.map(|(name, group)| Ok((name.clone(), ParsedGroup::of_groups(group, ORIGIN))));
+    groups.chain(composite).collect()
 }
 
 fn current_status(status: &WorkloadStatus) -> CurrentStatus {

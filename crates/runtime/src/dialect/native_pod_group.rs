@@ -17,6 +17,7 @@ use muster_engine::model::topology::{DomainChoice, GroupTopology};
 
 use super::group_error::GroupError;
 use super::group_object::GroupObject;
+use super::native_composite;
 use super::native_conditions::{current_status, patch};
 use super::parsed_group::{NumberBy, ParsedGroup, PriorityField, WithoutClass};
 use super::status::ObjectStatus;
@@ -61,6 +62,7 @@ impl Dialect for NativePodGroup {
         read.apply_min_resources(&object.metadata);
         read.apply_disruption_mode(&object.metadata);
         read.apply_later_pods(&object.metadata);
+        read.apply_parent(&object.metadata);
         read
     }
 
@@ -85,6 +87,7 @@ fn group(spec: &PodGroupSpec, version: NativeVersion) -> ParsedGroup {
             _ => PreemptionPolicy::LowerPriority,
         }),
         disruption_mode: if all { DisruptionMode::Group } else { DisruptionMode::Pod },
+        parent: native_composite::parent(spec.parent_composite_pod_group_name.as_deref()),
         topology: topology(spec.scheduling_constraints.as_ref()),
         ..ParsedGroup::with_policy(policy(&spec.scheduling_policy), WithoutClass::Default)
     }
@@ -99,17 +102,14 @@ pub(super) fn policy(policy: &SchedulingPolicy) -> Policy {
 }
 
 /// The domain that the members share. Among several, kube-scheduler's choice is taken.
-fn topology(constraints: Option<&SchedulingConstraints>) -> Option<Arc<GroupTopology>> {
+pub(super) fn topology(constraints: Option<&SchedulingConstraints>) -> Option<Arc<GroupTopology>> {
     let constraints = constraints.into_iter().flat_map(|constraints| &constraints.topology);
     let topology = GroupTopology::of(constraints.map(|one| (one.key.clone(), true)))?;
     Some(Arc::new(GroupTopology { choice: DomainChoice::MostAllocated, ..topology }))
 }
 
-/// Rejects composite groups and shared resource claims, which are not supported yet.
+/// Rejects shared resource claims, which are not supported yet.
 fn reject_unsupported(spec: &PodGroupSpec) -> Result<(), GroupError> {
-    if let Some(parent) = &spec.parent_composite_pod_group_name {
-        return Err(GroupError::unsupported("spec.parentCompositePodGroupName", parent));
-    }
     match spec.resource_claims.first() {
         Some(claim) => Err(GroupError::unsupported("spec.resourceClaims[0].name", &claim.name)),
         None => Ok(()),

@@ -10,16 +10,28 @@ use muster_api::group_topology::{DomainPolicy, TopologyRule};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
+use muster_api::workload_tree::CompositeGroup;
 use muster_engine::model::group::{DegradedPolicy, DisruptionMode, Policy, PreemptionPolicy, Subset};
 use muster_engine::model::topology::{GroupTopology, LevelRule, WhenFull};
 
 use super::group_error::GroupError;
+
+/// The group that a group is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parent {
+    /// Its dialect.
+    pub(crate) origin: &'static str,
+    /// Its name: in an object with several groups one of them, else the name of an object.
+    pub(crate) group: String,
+}
 
 /// A group whose priority is not resolved yet.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ParsedGroup {
     /// Its scheduling policy.
     pub(crate) policy: Policy,
+    /// The group of groups that it is a part of.
+    pub(crate) parent: Option<Parent>,
     /// Its priority fields.
     pub(crate) priority: PriorityField,
     /// Whether it may preempt, if it is set.
@@ -98,6 +110,7 @@ impl ParsedGroup {
     pub(crate) fn with_policy(policy: Policy, without_class: WithoutClass) -> Self {
         Self {
             policy,
+            parent: None,
             priority: PriorityField { class: None, number: None, number_by: NumberBy::User, without_class },
             preemption_policy: None,
             disruption_mode: DisruptionMode::Pod,
@@ -130,19 +143,17 @@ impl ParsedGroup {
         let subsets = matches!(group.policy, written::Policy::Subsets(_));
         Ok(Self {
             policy: policy(&group.policy),
+            parent: None,
             priority: PriorityField {
                 class: group.priority_class_name.clone(),
                 number: group.priority,
                 number_by: NumberBy::User,
                 without_class: if subsets { WithoutClass::SharedByMembers } else { WithoutClass::Default },
             },
-            preemption_policy: group.preemption_policy.map(|policy| match policy {
-                written::PreemptionPolicy::Never => PreemptionPolicy::Never,
-                written::PreemptionPolicy::PreemptLowerPriority => PreemptionPolicy::LowerPriority,
-            }),
+            preemption_policy: group.preemption_policy.map(preemption_policy),
             disruption_mode: disruption_mode(group.disruption_mode),
             schedule_timeout_ms: None,
-            topology: topology(group),
+            topology: topology(&group.topology, group.domain_policy),
             min_resources,
             later: Vec::new(),
             degraded_policy: match group.degraded_policy {
@@ -156,15 +167,52 @@ impl ParsedGroup {
     }
 }
 
-fn topology(group: &written::Group) -> Option<Arc<GroupTopology>> {
+impl ParsedGroup {
+    /// A group of groups of our own kind.
+    pub(crate) fn of_groups(group: &CompositeGroup, origin: &'static str) -> Self {
+        let policy = Policy::Groups { min_groups: group.min_groups.unsigned_abs() };
+        let mut parsed = Self {
+            priority: PriorityField {
+                class: group.priority_class_name.clone(),
+                number: group.priority,
+                number_by: NumberBy::User,
+                without_class: WithoutClass::Default,
+            },
+            preemption_policy: group.preemption_policy.map(preemption_policy),
+            disruption_mode: disruption_mode(group.disruption_mode),
+            topology: topology(&group.topology, DomainPolicy::Wait),
+            ..Self::with_policy(policy, WithoutClass::Default)
+        };
+        parsed.set_parent(group.parent.as_deref(), origin);
+        parsed
+    }
+
+    /// Makes it a part of another group of the same object. Without a class it has the priority of that one.
+    pub(crate) fn set_parent(&mut self, parent: Option<&str>, origin: &'static str) {
+        let Some(parent) = parent else { return };
+        self.parent = Some(Parent { origin, group: parent.to_owned() });
+        if self.priority.class.is_none() {
+            self.priority.without_class = WithoutClass::LowestMember;
+        }
+    }
+}
+
+fn preemption_policy(policy: written::PreemptionPolicy) -> PreemptionPolicy {
+    match policy {
+        written::PreemptionPolicy::Never => PreemptionPolicy::Never,
+        written::PreemptionPolicy::PreemptLowerPriority => PreemptionPolicy::LowerPriority,
+    }
+}
+
+fn topology(constraints: &[Topology], policy: DomainPolicy) -> Option<Arc<GroupTopology>> {
     let rule = |rule: TopologyRule| match rule {
         TopologyRule::Required { exclusive } => LevelRule::Required { exclusive },
         TopologyRule::Preferred => LevelRule::Preferred,
         TopologyRule::Slices { size, exclusive } => LevelRule::Slices { size, exclusive },
         TopologyRule::Spread { min, max } => LevelRule::Spread { min, max },
     };
-    let topology = GroupTopology::of_rules(group.topology.iter().map(|one| (one.key.clone(), rule(one.rule))))?;
-    let when_full = match group.domain_policy {
+    let topology = GroupTopology::of_rules(constraints.iter().map(|one| (one.key.clone(), rule(one.rule))))?;
+    let when_full = match policy {
         DomainPolicy::Wait => WhenFull::Wait,
         DomainPolicy::Move => WhenFull::Move,
     };

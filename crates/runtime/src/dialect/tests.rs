@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use muster_api::keys::conditions::{DEGRADED, POD_GROUP_SCHEDULED};
 use muster_api::native::NativeVersion;
-use muster_engine::model::group::{Policy, RecordedStart, Subset};
+use muster_engine::model::group::{DisruptionMode, Policy, RecordedStart, Subset};
 use muster_engine::status::{Counts, StartStatus};
 use serde_json::{Value, json};
 
@@ -115,6 +115,47 @@ fn groups_of_1_36_have_upstreams_old_condition_and_workloads_of_1_35_none() {
     let spec = json!({"podGroups": [{"name": "w", "policy": {"gang": {"minCount": 3}}}]});
     let status = wanted(vec![instance("w", "", true, false)]);
     assert_eq!(NativeWorkload.write(&object(&NativeWorkload, &spec, &json!({})), &status), None);
+}
+
+#[test]
+fn a_group_of_groups_names_its_parent_and_how_many_groups_it_needs() {
+    let reference = json!({"workloadName": "w", "templateName": "t"});
+    let spec = json!({
+        "parentCompositePodGroupName": "root", "workloadRef": reference, "priority": 7,
+        "schedulingPolicy": {"gang": {"minGroupCount": 2}}, "disruptionMode": {"all": {}},
+    });
+    let composite = object(&NativeCompositePodGroup, &spec, &json!({}));
+    let [(_, group)] = &composite.groups.as_ref().unwrap()[..] else { panic!("one group") };
+    let parent = Parent { origin: NativeCompositePodGroup.origin(), group: "root".to_owned() };
+    assert_eq!((&group.policy, &group.parent), (&Policy::Groups { min_groups: 2 }, &Some(parent.clone())));
+    assert_eq!((group.disruption_mode, group.priority.number_by_server()), (DisruptionMode::Group, Some(7)));
+    let shown = status_of(NativeCompositePodGroup.write(&composite, &wanted(vec![instance("", "", true, false)])));
+    let kinds: Vec<_> = shown["conditions"].as_array().unwrap().iter().map(|one| one["type"].clone()).collect();
+    assert_eq!(kinds, ["CompositePodGroupInitiallyScheduled", "muster.dev/PodGroupScheduled"]);
+    let spec = json!({
+        "parentCompositePodGroupName": "root", "workloadRef": reference, "schedulingPolicy": {"basic": {}},
+    });
+    let leaf = object(&V1BETA1, &spec, &json!({}));
+    assert_eq!(leaf.groups.unwrap()[0].1.parent, Some(parent));
+    let invalid = json!({"workloadRef": reference, "schedulingPolicy": {"gang": {"minGroupCount": 0}}});
+    let error = object(&NativeCompositePodGroup, &invalid, &json!({})).groups.unwrap_err();
+    assert!(error.message.contains("spec.schedulingPolicy.gang.minGroupCount"), "{}", error.message);
+}
+
+#[test]
+fn groups_of_a_workload_have_parents_in_it() {
+    let spec = json!({
+        "compositePodGroups": [{"name": "all", "policy": {"gang": {"minGroupCount": 1}}}],
+        "podGroups": [{"name": "a", "parent": "all", "policy": {"gang": {"minCount": 2}}}],
+    });
+    let groups = object(&MusterWorkload, &spec, &json!({})).groups.unwrap();
+    let parents: Vec<(&str, Option<&str>)> = groups
+        .iter()
+        .map(|(name, group)| (name.as_str(), group.parent.as_ref().map(|parent| parent.group.as_str())))
+        .collect();
+    assert_eq!(parents, [("a", Some("all")), ("all", None)]);
+    // Without a class of its own, a group has the priority of its parent.
+    assert_eq!(groups[0].1.priority.without_class, WithoutClass::LowestMember);
 }
 
 #[test]

@@ -18,6 +18,7 @@ use muster_api::resolved_priority::ResolvedPriority;
 use muster_api::wire::condition::Condition;
 use muster_engine::Observation;
 use muster_engine::model::group::{GroupKey, GroupSpec, LaterPods, Policy, QueuePosition, RecordedStart};
+use muster_engine::model::tree::DEPTH_MAX;
 use muster_reflector::{Delta, Table};
 
 use super::class::class;
@@ -26,7 +27,7 @@ use super::priorities::Priorities;
 use super::profiles::Profiles;
 use super::raw::RawObject;
 use crate::dialect::{
-    Dialect, GroupError, GroupObject, MadeFor, ParsedGroup, ParsedLaterPods, Reference, WithoutClass, is_ours,
+    Dialect, GroupError, GroupObject, MadeFor, Parent, ParsedGroup, ParsedLaterPods, Reference, WithoutClass, is_ours,
     recorded_start,
 };
 use crate::gates::FeatureGates;
@@ -62,6 +63,8 @@ pub(crate) struct GroupIndex {
     touched: BTreeSet<ObjectKey>,
     /// Groups whose condition has changed without a new report of the engine.
     report_again: BTreeSet<GroupKey>,
+    /// Groups of groups, known or not, below which a pod of ours has named a group.
+    with_pods_of_ours: BTreeSet<GroupKey>,
     /// Objects with ignored fields for which no event was emitted yet.
     ignored_fields: BTreeSet<ObjectKey>,
 }
@@ -77,6 +80,7 @@ impl GroupIndex {
             instances_by_object: BTreeMap::new(),
             touched: BTreeSet::new(),
             report_again: BTreeSet::new(),
+            with_pods_of_ours: BTreeSet::new(),
             ignored_fields: BTreeSet::new(),
         }
     }
@@ -161,7 +165,64 @@ impl GroupIndex {
         self.reset_if_recreated(&key, &object);
         self.objects[dialect].entries.insert(key.clone(), object);
         self.touch(&key);
-        self.refresh(&key, priorities)
+        self.ensure_trees(&key);
+        let observations = self.refresh(&key, priorities);
+        let groups: Vec<GroupKey> = self.instances_of(&key).cloned().collect();
+        for group in &groups {
+            if self.with_pods_of_ours.contains(group)
+                && let Some(instance) = self.instances.get_mut(group)
+            {
+                instance.was_ours = true;
+            }
+            self.mark_ancestors(group);
+        }
+        observations
+    }
+
+    /// Makes sure that all groups of a tree exist for each replica of which one does.
+    fn ensure_trees(&mut self, key: &ObjectKey) {
+        let Some(object) = self.object(key).filter(|object| !object.is_group) else { return };
+        let Ok(groups) = &object.groups else { return };
+        if groups.iter().all(|(_, group)| group.parent.is_none()) {
+            return;
+        }
+        let parents: BTreeMap<&str, Option<&str>> = groups
+            .iter()
+            .map(|(name, group)| (name.as_str(), group.parent.as_ref().map(|parent| parent.group.as_str())))
+            .collect();
+        let root = |name: &str| {
+            let step = |at: &&str| parents.get(at).copied().flatten();
+            std::iter::successors(parents.get_key_value(name).map(|(name, _)| *name), step).take(DEPTH_MAX + 1).last()
+        };
+        let present = self.instances_of(key).filter_map(|group| self.instances.get(group));
+        let mut wanted: BTreeSet<(String, String)> = BTreeSet::new();
+        for instance in present {
+            let Some(of_tree) = root(&instance.group) else { continue };
+            let same = parents.keys().filter(|name| root(name) == Some(of_tree));
+            wanted.extend(same.map(|name| ((*name).to_owned(), instance.replica.clone())));
+        }
+        for (group, replica) in wanted {
+            let reference = Reference { object: key.name.clone(), group, replica, subset: String::new() };
+            self.ensure_instance(key.dialect, &key.namespace, &reference);
+        }
+    }
+
+    /// What concerns pods of ours in a group also concerns them in the groups above it.
+    fn mark_ancestors(&mut self, key: &GroupKey) {
+        if self.instances.get(key).is_none_or(|instance| !instance.was_ours) {
+            return;
+        }
+        let mut at = key.clone();
+        for _ in 0..DEPTH_MAX {
+            let parent = self.instances.get(&at).and_then(|instance| instance.sent.as_ref()?.parent.clone());
+            let Some(parent) = parent else { return };
+            self.with_pods_of_ours.insert(parent.clone());
+            let Some(instance) = self.instances.get_mut(&parent) else { return };
+            if !std::mem::replace(&mut instance.was_ours, true) {
+                self.touched.insert(instance.object.clone());
+            }
+            at = parent;
+        }
     }
 
     /// Resets the groups of an object that is made for another owner than before: they have yet to start. Any other
@@ -190,7 +251,7 @@ impl GroupIndex {
     pub(crate) fn minimum_of(&self, group: &GroupKey) -> Option<u32> {
         match self.instances.get(group)?.sent.as_ref()?.policy {
             Policy::Gang { min_count } => Some(min_count),
-            Policy::Basic { .. } | Policy::Subsets(_) => None,
+            Policy::Basic { .. } | Policy::Subsets(_) | Policy::Groups { .. } | Policy::Tree(_) => None,
         }
     }
 
@@ -236,7 +297,14 @@ impl GroupIndex {
         priorities: &Priorities,
     ) -> (GroupKey, Vec<Observation>) {
         let key = self.ensure_instance(dialect, namespace, reference);
-        let observations = self.refresh_instance(&key, priorities);
+        let object = self.instances[&key].object.clone();
+        let known = self.instances_of(&object).count();
+        self.ensure_trees(&object);
+        let observations: Vec<Observation> = if self.instances_of(&object).count() == known {
+            self.refresh_instance(&key, priorities).into_iter().collect()
+        } else {
+            self.refresh(&object, priorities)
+        };
         if let Some(instance) = self.instances.get_mut(&key) {
             instance.members.insert(uid);
             if ours && !std::mem::replace(&mut instance.was_ours, true) {
@@ -250,15 +318,40 @@ impl GroupIndex {
                 }
             }
         }
+        self.mark_ancestors(&key);
         self.member_changed(&key);
-        (key, observations.into_iter().collect())
+        (key, observations)
     }
 
     /// A pod that named a group is gone.
-    pub(crate) fn leave(&mut self, key: &GroupKey, uid: &str) -> Option<Observation> {
+    pub(crate) fn leave(&mut self, key: &GroupKey, uid: &str) -> Vec<Observation> {
         self.member_changed(key);
-        self.instances.get_mut(key)?.members.remove(uid);
-        self.forget_if_empty(key)
+        let Some(instance) = self.instances.get_mut(key) else { return Vec::new() };
+        instance.members.remove(uid);
+        // The groups of a tree are there as long as one of them has pods.
+        let tree = self.tree_of(key);
+        if tree.iter().filter_map(|key| self.instances.get(key)).any(|instance| !instance.members.is_empty()) {
+            return Vec::new();
+        }
+        tree.iter().filter_map(|key| self.forget_if_empty(key)).collect()
+    }
+
+    /// The groups of the same tree and replica, if they are in one object; else the group alone.
+    fn tree_of(&self, key: &GroupKey) -> Vec<GroupKey> {
+        let Some(instance) = self.instances.get(key) else { return Vec::new() };
+        let has_parent = |key: &GroupKey| {
+            let sent = self.instances.get(key).and_then(|one| one.sent.as_ref());
+            sent.is_some_and(|sent| sent.parent.is_some())
+        };
+        if self.object(&instance.object).is_none_or(|object| object.is_group) || !has_parent(key) {
+            return vec![key.clone()];
+        }
+        let root = |key: &GroupKey| {
+            let above = |at: &GroupKey| self.instances.get(at)?.sent.as_ref()?.parent.clone();
+            std::iter::successors(Some(key.clone()), above).take(DEPTH_MAX + 1).last()
+        };
+        let of_tree = root(key);
+        self.instances_of(&instance.object).filter(|other| root(other) == of_tree).cloned().collect()
     }
 
     /// Something changed about a member.
@@ -288,6 +381,7 @@ impl GroupIndex {
             return None;
         }
         let instance = self.instances.remove(key)?;
+        self.with_pods_of_ours.remove(key);
         if let Some(keys) = self.instances_by_object.get_mut(&instance.object) {
             keys.remove(key);
             if keys.is_empty() {
@@ -394,7 +488,12 @@ impl GroupIndex {
             queue_position: group
                 .ranked_by_object
                 .then(|| QueuePosition { created_ms: object.created_ms, uid: object.uid.as_str().into() }),
-            parent: None,
+            parent: group
+                .parent
+                .as_ref()
+                .filter(|_| self.gates.gang_scheduling)
+                .map(|parent| key_of_parent(key, object, parent)),
+            created_ms: if group.parent.is_some() { object.created_ms } else { 0 },
             recorded,
             members_since_ms: object.members_since_ms,
             uid: object.uid.clone(),
@@ -405,13 +504,27 @@ impl GroupIndex {
     /// The policy under the feature gates.
     fn policy(&self, group: &ParsedGroup) -> Policy {
         match &group.policy {
-            Policy::Gang { .. } | Policy::Subsets(_) if !self.gates.gang_scheduling => {
+            Policy::Gang { .. } | Policy::Subsets(_) | Policy::Groups { .. } if !self.gates.gang_scheduling => {
                 Policy::Basic { desired_count: None }
             }
             Policy::Basic { .. } if !self.gates.basic_policy_desired_count => Policy::Basic { desired_count: None },
             policy => policy.clone(),
         }
     }
+}
+
+/// The key of the parent of a group: of the same replica, if it is in the same object.
+fn key_of_parent(key: &GroupKey, object: &GroupObject, parent: &Parent) -> GroupKey {
+    let origin = parent.origin.to_owned();
+    if object.is_group {
+        return GroupKey {
+            origin,
+            namespace: key.namespace.clone(),
+            name: parent.group.clone(),
+            replica: String::new(),
+        };
+    }
+    GroupKey { origin, name: format!("{}/{}", object.name, parent.group), ..key.clone() }
 }
 
 /// The pods that the owner of a group creates later.

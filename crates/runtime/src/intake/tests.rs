@@ -542,7 +542,7 @@ fn an_unusable_object_has_an_error_message() {
             (POD_GROUPS, json!({"policy": {"gang": {"minCount": 1}}, "topology": [{"key": "rack", "mode": "Must"}]})),
             "spec.topology[0].mode",
         ),
-        (native(json!({"parentCompositePodGroupName": "p"})), "spec.parentCompositePodGroupName"),
+        (native(json!({"parentCompositePodGroupName": "p"})), "spec.workloadRef"),
         (native(json!({"resourceClaims": [{"name": "c", "resourceClaimName": "x"}]})), "spec.resourceClaims[0].name"),
         (native(json!({"schedulingPolicy": {"gang": {"minCount": -1}}})), "spec.schedulingPolicy.gang.minCount"),
     ] {

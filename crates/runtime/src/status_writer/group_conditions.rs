@@ -1,6 +1,7 @@
 //! The status of a group object, from what the engine says about its groups.
 //!
-//! Every condition is a function of the engine's [`GroupStatus`], of what is wrong with the object, and of the condition
+//! Every condition is a function of the engine's [`GroupStatus`], of what is wrong with the object, and of the
+//! condition
 //! that is shown: that one stays where the engine says nothing.
 
 use jiff::Timestamp;
@@ -64,6 +65,7 @@ fn shown(instance: &Instance, status: GroupStatus<'_>, conditions: Conditions) -
             Some(Policy::Gang { .. }) => "Gang",
             Some(Policy::Basic { .. }) => "Basic",
             Some(Policy::Subsets(_)) => "Subsets",
+            Some(Policy::Groups { .. } | Policy::Tree(_)) => "Groups",
             None => "",
         },
         counts: status.counts,
@@ -136,6 +138,10 @@ fn set_scheduled(conditions: &mut Conditions, instance: &Instance, status: &Grou
                 Diagnosis::Degraded { .. } => WAITING_FOR_MEMBERS,
                 _ => diagnosis.group_reason(),
             };
+            conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &diagnosis.to_string());
+        }
+        ScheduledStatus::OfTree(diagnosis) => {
+            let reason = diagnosis.group_reason();
             conditions.set(POD_GROUP_SCHEDULED, reason == SCHEDULED, reason, &diagnosis.to_string());
         }
         ScheduledStatus::Incomplete(diagnosis) => {

@@ -68,6 +68,9 @@ fn waiting_reason(waiting: &Waiting) -> &'static str {
         }
         Waiting::PodRefused { kind: RefusalKind::Reference, .. }
         | Waiting::GroupMissing { .. }
+        | Waiting::Parent { .. }
+        | Waiting::TreeInvalid { .. }
+        | Waiting::Groups { .. }
         | Waiting::Gates { .. }
         | Waiting::Leaving
         | Waiting::UnknownSubset { .. }
@@ -92,6 +95,8 @@ pub(crate) fn group_event(diagnosis: &Diagnosis) -> (&'static str, bool) {
         | Diagnosis::VolumeBindFailed { .. } => ("FailedScheduling", true),
         Diagnosis::Waiting(waiting) => match waiting {
             Waiting::Members { .. }
+            | Waiting::Parent { .. }
+            | Waiting::Groups { .. }
             | Waiting::DesiredCount { .. }
             | Waiting::Gates { .. }
             | Waiting::Leaving

@@ -104,6 +104,8 @@ impl Scenario {
             Action::Apply(apply) | Action::Refused(Refused { apply: Some(apply), .. }) => apply.manifests.as_slice(),
             _ => &[],
         });
+        // Groups of groups are in one version only, beside any version of the others.
+        let manifests = manifests.filter(|manifest| manifest["kind"] != "CompositePodGroup");
         let mut versions = manifests.filter_map(|manifest| manifest["apiVersion"].as_str());
         versions.find(|version| version.starts_with("scheduling.k8s.io/") && *version != "scheduling.k8s.io/v1")
     }
@@ -209,19 +211,24 @@ fn at_path<T: DeserializeOwned, E: de::Error>(value: Value) -> Result<T, E> {
 pub struct KubernetesFeatureGates {
     /// `schedulingConstraints` of PodGroups.
     pub topology_aware_workload_scheduling: bool,
+    /// CompositePodGroups, and `parentCompositePodGroupName` of PodGroups.
+    pub composite_pod_group: bool,
 }
 
 impl KubernetesFeatureGates {
     /// The names of those that are on.
     pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
-        let all = [("TopologyAwareWorkloadScheduling", self.topology_aware_workload_scheduling)];
+        let all = [
+            ("TopologyAwareWorkloadScheduling", self.topology_aware_workload_scheduling),
+            ("CompositePodGroup", self.composite_pod_group),
+        ];
         all.into_iter().filter_map(|(name, is_on)| is_on.then_some(name))
     }
 
     /// The gates of the playground's server.
     pub(super) fn of_server(self) -> Gates {
-        let Self { topology_aware_workload_scheduling } = self;
-        Gates { topology_aware_workload_scheduling, ..Gates::default() }
+        let Self { topology_aware_workload_scheduling, composite_pod_group } = self;
+        Gates { topology_aware_workload_scheduling, composite_pod_group, ..Gates::default() }
     }
 }
 

@@ -11,7 +11,8 @@ use crate::cluster::Cluster;
 use crate::model::ids::NodeId;
 use crate::model::topology::DomainChoice;
 
-/// A domain, and what fits into it by the sums of its nodes: an upper bound, exact for pods of equal requirements without
+/// A domain, and what fits into it by the sums of its nodes: an upper bound, exact for pods of equal requirements
+/// without
 /// inter-pod terms.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DomainRoom {
@@ -42,7 +43,7 @@ pub(super) fn open_domains(tree: &Tree, topology: &TopologyRequest, inside: Doma
 }
 
 /// The domain at a depth that most of these nodes are in; the first among equals.
-pub(super) fn domain_of_most(tree: &Tree, nodes: &[NodeId], depth: usize) -> Option<DomainId> {
+pub(in crate::placement) fn domain_of_most(tree: &Tree, nodes: &[NodeId], depth: usize) -> Option<DomainId> {
     let mut domains: Vec<DomainId> = nodes.iter().filter_map(|node| tree.domain_at(*node, depth)).collect();
     domains.sort_unstable();
     let runs = domains.chunk_by(|one, other| one == other);
@@ -114,7 +115,8 @@ fn add_rooms(
     }
 }
 
-/// The two scores by which kube-scheduler compares placements: how many pods of the group there would be, relative to the
+/// The two scores by which kube-scheduler compares placements: how many pods of the group there would be, relative to
+/// the
 /// best placement, and how much would be allocated.
 fn add_scores(
     cluster: &Cluster,

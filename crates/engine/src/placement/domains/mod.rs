@@ -1,6 +1,7 @@
 //! Placement in topology domains.
 //!
-//! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements without
+//! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements
+//! without
 //! inter-pod terms that is exact: `choice` takes the best domain without trying any, and `split` spreads the pods over
 //! the fewest narrower domains. Other groups are tried domain by domain, in the order of that bound. `slices` divides
 //! a group of which parts have to share domains, `assignment` and `structure` place them; `exclusive` finds the domains
@@ -29,6 +30,7 @@ use crate::cluster::transaction::Transaction;
 use crate::model::ids::{NodeId, PodId};
 use crate::model::topology::{GroupTopology, RankDistance};
 use choice::DomainRoom;
+pub(super) use choice::domain_of_most;
 pub(crate) use rooms::Rooms;
 pub(crate) use tree::{DomainId, Tree};
 
@@ -151,7 +153,8 @@ fn place_alike(
 ) -> bool {
     let Some(class) = request.lots.first().map(|lot| lot.class) else { return true };
     let rooms = cache.rooms(transaction.cluster(), &target.tree, (class, request.priority));
-    let pods = rooms.room(best.domain).min(best.pods);
+    let wanted = if request.needs_only { request.needs_total().try_into().unwrap_or(i64::MAX) } else { best.pods };
+    let pods = rooms.room(best.domain).min(best.pods).min(wanted);
     let parts = match target.preferred_depth() {
         Some(depth) => {
             let start = narrowest_that_holds(target, rooms, best.domain, pods, depth);
@@ -187,7 +190,8 @@ fn narrowest_that_holds(target: &Target, rooms: &Rooms, inside: DomainId, pods: 
     (tree.depth(inside) + 1..=depth).rev().find_map(tightest).map_or(inside, |(_, domain)| domain)
 }
 
-/// The pods in the order in which they are placed, as lot and index: first the minimums, then the others by priority and
+/// The pods in the order in which they are placed, as lot and index: first the minimums, then the others by priority
+/// and
 /// age, then those that are expected.
 fn turns(cluster: &Cluster, request: &PlacementRequest) -> Vec<(usize, usize)> {
     let mut missing: Vec<usize> = request.needs.iter().map(|need| *need as usize).collect();
@@ -290,6 +294,40 @@ fn place_in(
     verdict
 }
 
+/// The domains inside of a domain that a group may be placed in, best first: those of the preferred level and the ones
+/// above
+/// it that hold all of its pods, then those of the required level, or else the domain itself.
+pub(super) fn options(
+    cluster: &Cluster,
+    cache: &mut Cache,
+    request: &PlacementRequest,
+    (tree, topology): (&Arc<Tree>, &TopologyRequest),
+    inside: DomainId,
+    is_leaf: bool,
+) -> Vec<DomainId> {
+    let required = topology.wanted.required.map(|level| level + 1).filter(|depth| *depth > tree.depth(inside));
+    let mut options = Vec::new();
+    // A leaf finds its preferred domains itself.
+    if let Some(preferred) = topology.wanted.preferred.filter(|_| !is_leaf) {
+        let widest = required.unwrap_or(tree.depth(inside)) + 1;
+        for depth in (widest..=preferred + 1).rev() {
+            let domains = choice::open_domains(tree, topology, inside, depth);
+            let rooms = choice::best_first(cluster, cache, request, (tree, topology), domains);
+            options.extend(rooms.iter().filter(|room| room.holds_all()).map(|room| room.domain).take(TRIES_MAX));
+        }
+    }
+    match required {
+        Some(depth) => {
+            let domains = choice::open_domains(tree, topology, inside, depth);
+            let rooms = choice::best_first(cluster, cache, request, (tree, topology), domains);
+            let may_hold = |room: &&DomainRoom| !is_leaf || room.may_hold_minimum;
+            options.extend(rooms.iter().filter(may_hold).map(|room| room.domain).take(TRIES_MAX));
+        }
+        None => options.push(inside),
+    }
+    options
+}
+
 /// How far apart neighbours in rank are, of pods that were placed together.
 pub(crate) fn rank_distance(
     cluster: &Cluster,
@@ -356,7 +394,7 @@ pub(crate) fn closest(cluster: &Cluster, cache: &mut Cache, request: &PlacementR
     Some(Closest {
         level,
         domains: count,
-        held: wanted.required.is_some() && choice::domain_of_most(&target.tree, held, level + 1).is_some(),
+        held: wanted.required.is_some() && domain_of_most(&target.tree, held, level + 1).is_some(),
         outside: best.map_or(0, outside),
         without_label: target.tree.nodes(DomainId::ROOT).len() - labelled,
         closed: closed.len(),

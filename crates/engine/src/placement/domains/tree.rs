@@ -1,6 +1,7 @@
 //! The domains of a list of node labels as a tree: each label divides the domains of the label before it.
 //!
-//! A domain is identified by its path: `rack-1` of one block and `rack-1` of another are different domains. The nodes are
+//! A domain is identified by its path: `rack-1` of one block and `rack-1` of another are different domains. The nodes
+//! are
 //! listed in the order of the tree, so every domain is a range of that list. Nodes without a label come after the
 //! domains of that label.
 
@@ -105,6 +106,11 @@ impl Tree {
             self.domains[parent.index()].children.push(id);
             first = end;
         }
+    }
+
+    /// How many levels have the same labels in another tree.
+    pub(crate) fn common_depth(&self, other: &Self) -> usize {
+        self.labels.iter().zip(&other.labels).take_while(|(one, other)| one == other).count()
     }
 
     pub(crate) fn has_labels(&self, labels: &[String]) -> bool {

@@ -112,7 +112,7 @@ fn ignored(kind: &Kind, subresource: &str) -> FieldSet {
             // Which metadata a status update may change depends on the kind.
             match &*kind.plural {
                 _ if custom => ignored.add(FieldSet::of_path(&["metadata"])),
-                "podgroups" | "resourceclaims" | "csinodes" | "volumeattachments" => {
+                "podgroups" | "compositepodgroups" | "resourceclaims" | "csinodes" | "volumeattachments" => {
                     ignored.add(FieldSet::of_path(&["metadata"]));
                 }
                 "deployments" => ignored.add(FieldSet::of_path(&["metadata", "labels"])),

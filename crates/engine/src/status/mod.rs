@@ -4,6 +4,8 @@
 //! holds: such a part is `None` or `Unchanged`. [`StartStatus`] is what a later process reads back as
 //! [`RecordedStart`](crate::model::group::RecordedStart).
 
+mod tree;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -14,6 +16,7 @@ use crate::command::MemberVerdict;
 use crate::diagnosis::{Diagnosis, Waiting};
 use crate::model::Millis;
 use crate::model::group::{GroupKey, GroupPriority, GroupSpec, RecordedStart, Subset, subset_of};
+use crate::model::ids::GroupId;
 use crate::model::pod::PodName;
 use crate::model::subject::Subject;
 use crate::queue::Entity;
@@ -79,6 +82,8 @@ pub enum ScheduledStatus<'e> {
     ScheduledPartly(&'e Diagnosis),
     /// What the last report says about it.
     Reported(&'e Diagnosis),
+    /// It is a part of a tree: what the last report about that means for it.
+    OfTree(Diagnosis),
     /// No member waits, and those that were found on nodes are fewer than its minimum.
     Incomplete(Diagnosis),
 }
@@ -170,7 +175,13 @@ pub struct PriorityMismatch<'e> {
 impl Engine {
     /// The status of a group; the default if it is not known.
     pub fn group_status(&self, key: &GroupKey) -> GroupStatus<'_> {
-        let Some(id) = self.cluster.group_id(key) else { return GroupStatus::default() };
+        if self.forest.spec(key).is_some() && self.forest.place(key).is_none_or(|place| place.root != *key) {
+            return self.status_in_tree(key);
+        }
+        self.cluster.group_id(key).map_or_else(GroupStatus::default, |id| self.status_of(id))
+    }
+
+    pub(crate) fn status_of(&self, id: GroupId) -> GroupStatus<'_> {
         let (group, entity) = (self.cluster.group(id), Entity::Group(id));
         let mut status = members_of(&self.cluster, group, self.reports.verdicts(entity));
         status.scheduled = scheduled(group, &status, self.reports.standing(entity));
@@ -211,7 +222,7 @@ fn members_of<'e>(
 }
 
 impl Counts {
-    fn add(&mut self, pod: &Pod, verdict: Option<MemberVerdict>) {
+    pub(crate) fn add(&mut self, pod: &Pod, verdict: Option<MemberVerdict>) {
         self.total += 1;
         match pod.state {
             PodState::Bound(_) => {
@@ -239,7 +250,7 @@ fn is_on_node(pod: &Pod) -> bool {
 }
 
 /// Whether a pod of any scheduler has a node or has succeeded there.
-fn holds_node(pod: &Pod) -> bool {
+pub(crate) fn holds_node(pod: &Pod) -> bool {
     match pod.state {
         PodState::Bound(_) => !pod.terminating,
         PodState::Finished { succeeded } => succeeded,
@@ -262,6 +273,10 @@ fn scheduled<'e>(group: &'e Group, status: &GroupStatus<'e>, standing: Option<&'
         // A basic group is scheduled as soon as one of its pods is.
         _ if status.spec.is_some() && !group.is_gang() && status.counts.scheduled > 0 => {
             standing.filter(waits).map_or(ScheduledStatus::Scheduled, ScheduledStatus::ScheduledPartly)
+        }
+        // Of a tree that has started, only a further part can wait.
+        Some(diagnosis @ Diagnosis::Waiting(_)) if group.has_started_tree() => {
+            ScheduledStatus::ScheduledPartly(diagnosis)
         }
         Some(diagnosis) => ScheduledStatus::Reported(diagnosis),
         None if has_started && group.is_gang() && group.has_reached_minimum() => ScheduledStatus::Started,
@@ -336,7 +351,8 @@ fn health(cluster: &Cluster, group: &Group, standing: Option<&Diagnosis>) -> Opt
     }
 }
 
-/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes. Pods
+/// A group is evicted from when its first pod is being deleted until the group stays after all or is back on nodes.
+/// Pods
 /// of other schedulers can be victims, too.
 fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e>> {
     let is_placed = |pod: &Pod| matches!(pod.state, PodState::Bound(_));
@@ -351,16 +367,21 @@ fn eviction<'e>(cluster: &Cluster, group: &'e Group) -> Option<EvictionStatus<'e
     }
 }
 
-/// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. The pods
+/// While pods are being deleted that did not succeed, the result is open: the deletion may have made them fail. The
+/// pods
 /// that are left of a group that was given up do not complete it.
 fn completion(cluster: &Cluster, group: &Group, counts: &Counts) -> Option<Completion> {
-    let is_ending = |pod: &Pod| pod.terminating && pod.state != PodState::Finished { succeeded: true };
     let given_up = *group.lifecycle.recorded() == RecordedStart::GivenUp;
     if counts.total == 0 || given_up || pods(cluster, group).any(is_ending) {
         return None;
     }
     let finished = counts.succeeded + counts.failed == counts.total;
     Some(if finished { Completion::Finished } else { Completion::NotFinished })
+}
+
+/// Whether a pod is being deleted that did not succeed.
+pub(crate) fn is_ending(pod: &Pod) -> bool {
+    pod.terminating && pod.state != PodState::Finished { succeeded: true }
 }
 
 fn priority_mismatch<'e>(cluster: &'e Cluster, group: &'e Group) -> Option<PriorityMismatch<'e>> {
