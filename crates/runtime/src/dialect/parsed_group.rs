@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use muster_api::group as written;
-use muster_api::group_topology::{DomainPolicy, TopologyRule};
+use muster_api::group_topology::{DomainPolicy, Topology, TopologyRule};
 use muster_api::invalid::{FieldPath, InvalidField};
 use muster_api::resources::list_in_base_units;
 use muster_api::wire::Pod;
