@@ -223,10 +223,10 @@ fn structure(constraint: &GroupTopology, object: &dyn Fn() -> String) -> Result<
     let wrong = |field: &str, value: &dyn std::fmt::Debug, reason: &str| {
         Err(ValidationError::new(object(), field, format!("{value:?}"), reason))
     };
-    if let Some(slices) = slices {
-        if slices.level >= levels.len() || Some(slices.level) <= *required || slices.size == 0 {
-            return wrong("topology.slices", slices, "needs a level below the required one and a size");
-        }
+    if let Some(slices) = slices
+        && (slices.level >= levels.len() || Some(slices.level) <= *required || slices.size == 0)
+    {
+        return wrong("topology.slices", slices, "needs a level below the required one and a size");
     }
     if let Some(spread) = spread {
         let inside = slices.is_none_or(|slices| spread.level < slices.level);

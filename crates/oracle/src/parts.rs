@@ -36,7 +36,7 @@ impl Parts {
         blocks.sort_unstable();
         blocks.dedup();
         let all: usize = pods.iter().sum();
-        let incomplete = used.iter().filter(|(_, pods)| pods % self.size != 0).count();
+        let incomplete = used.iter().filter(|(_, pods)| !pods.is_multiple_of(self.size)).count();
         let is_spread = self.spread.is_none_or(|spread| {
             let domains = if spread.over_blocks { blocks.len() } else { used.len() };
             // A slice is in one domain.

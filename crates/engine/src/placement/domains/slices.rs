@@ -111,7 +111,7 @@ fn add_loose(
     room: impl Fn(DomainId) -> i64,
 ) {
     let mut unfilled = None;
-    for (home, count) in held.iter().filter(|(_, count)| *count % size != 0) {
+    for (home, count) in held.iter().filter(|(_, count)| !count.is_multiple_of(size)) {
         let missing = size - count % size;
         let fit = missing.min(usize::try_from(room(*home)).unwrap_or(0));
         let pods: Vec<_> = loose.by_ref().take(fit).collect();

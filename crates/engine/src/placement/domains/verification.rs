@@ -34,7 +34,8 @@ fn slices_hold(cluster: &Cluster, target: &Target, places: &[(PodId, NodeId)]) -
         }
         *counts.entry(domain).or_default() += 1;
     }
-    let incomplete = |loose: &BTreeMap<DomainId, usize>| loose.values().filter(|count| **count % size != 0).count();
+    let incomplete =
+        |loose: &BTreeMap<DomainId, usize>| loose.values().filter(|count| !count.is_multiple_of(size)).count();
     let before = incomplete(&loose).max(1);
     let new = places.iter().all(|(pod, node)| {
         let Some(domain) = target.tree.domain_at(*node, depth) else { return false };
