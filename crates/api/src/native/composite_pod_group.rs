@@ -114,7 +114,7 @@ pub fn validate_composite_pod_group(group: &CompositePodGroup) -> Vec<FieldError
 pub fn validate_composite_pod_group_update(group: &CompositePodGroup, old: &CompositePodGroup) -> Vec<FieldError> {
     let mut errors = Errors::new();
     let path = FieldPath::Root("spec");
-    immutable(&group.spec, Some(&old.spec), &path, &mut errors, |spec, errors| spec.validate(errors));
+    immutable(&group.spec, Some(&old.spec), &path, &mut errors, CompositePodGroupSpec::validate);
     errors
 }
 

@@ -88,7 +88,7 @@ impl ExclusiveTopology {
             return taken;
         }
         for path in paths {
-            let pointer: String = path.iter().map(|step| format!("/{step}")).collect();
+            let pointer: String = path.iter().flat_map(|step| ["/", step]).collect();
             let Some(annotations) = taken.object.pointer_mut(&pointer).and_then(Value::as_object_mut) else { continue };
             if annotations.contains_key(NODE_SELECTOR_STRATEGY) {
                 continue;

@@ -98,6 +98,9 @@ pub(crate) fn scarcity(
     }
 }
 
+/// What lots of one kind have in common: the subset, what a pod uses, how many fit by node, and the lot if it is alone.
+type KindKey = (usize, Vec<i64>, Vec<u32>, Option<usize>);
+
 /// So many steps take about as long as the evaluation of one node.
 const STEPS_PER_EVALUATION: u64 = 8;
 
@@ -120,7 +123,7 @@ impl Counted {
         }
         let most = most_by_node(cluster, cache, request, &lots, pods);
         let dimensions = Dimensions::of(&classes);
-        let mut merged: BTreeMap<(usize, Vec<i64>, Vec<u32>, Option<usize>), Vec<usize>> = BTreeMap::new();
+        let mut merged: BTreeMap<KindKey, Vec<usize>> = BTreeMap::new();
         for (at, lot) in lots.iter().enumerate() {
             let by_node = most.values().map(|most| most[at]).collect();
             let alone = (!adds_up(cluster, request.lots[*lot].class)).then_some(at);

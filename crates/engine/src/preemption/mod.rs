@@ -130,7 +130,7 @@ fn plan_with(
         let lowest = minimum.taken.iter().map(|unit| units[*unit].priority).min();
         (planner.with_further_members(request, input, minimum), lowest)
     };
-    let Least { mut taken, proven, groups_at_least, request: placed } = least;
+    let Least { mut taken, proven, groups_min: groups_at_least, request: placed } = least;
     let cost = costs.of(&taken);
     if rules.respects_budgets && cost.pdb_violations > 0 {
         return Err(NoPlan::Budgets);

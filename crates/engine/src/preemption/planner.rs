@@ -31,7 +31,7 @@ pub(super) struct Least {
     /// No set of victims is cheaper.
     pub(super) proven: bool,
     /// Every set has at least so many whole groups.
-    pub(super) groups_at_least: u32,
+    pub(super) groups_min: u32,
     pub(super) request: PlacementRequest,
 }
 
@@ -74,7 +74,7 @@ impl Planner<'_, '_> {
         let (PlanInput { units, costs, .. }, request) = (input, request.clone());
         let Proven { least: proven, groups_at_least } = proven;
         if taken.is_empty() || !costs.has_group_costs() {
-            return Least { taken, proven, groups_at_least, request };
+            return Least { taken, proven, groups_min: groups_at_least, request };
         }
         let namespaces = declared_costs::namespaces(self.transaction.cluster(), units);
         let allowed: Vec<usize> = (0..units.len()).collect();
@@ -86,7 +86,7 @@ impl Planner<'_, '_> {
             let mut mixed = Mixed::new(self.transaction, self.cache, &request, self.limits.placement_steps);
             exchange.run_from(&mut mixed, &mut taken)
         };
-        Least { taken, proven: proven && !exchanged, groups_at_least, request }
+        Least { taken, proven: proven && !exchanged, groups_min: groups_at_least, request }
     }
 
     /// The cheapest victims for as many members as possible.
@@ -146,7 +146,7 @@ impl Planner<'_, '_> {
         Least {
             taken: minimum.taken.iter().copied().chain(further_taken).collect(),
             proven: minimum.proven && further.proven,
-            groups_at_least: minimum.groups_at_least,
+            groups_min: minimum.groups_min,
             request: further.request,
         }
     }

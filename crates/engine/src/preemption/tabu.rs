@@ -61,7 +61,7 @@ pub(super) fn search(
 /// The nodes that can gain room. Each has a table with an entry for every set of its units that are evicted.
 struct Nodes {
     /// By node: its units, and the number of its first entry.
-    nodes: Vec<(Vec<usize>, usize)>,
+    units: Vec<(Vec<usize>, usize)>,
     /// By entry: how many more pods fit, and the credit for that and for what is nearly free.
     gains: Vec<i32>,
     credits: Vec<i32>,
@@ -81,7 +81,7 @@ impl Nodes {
         }
         standing.sort_by_key(|(index, unit, _)| (*index, *unit));
         let mut nodes = Self {
-            nodes: Vec::new(),
+            units: Vec::new(),
             gains: Vec::new(),
             credits: Vec::new(),
             places: vec![Vec::new(); input.units.len()],
@@ -103,7 +103,7 @@ impl Nodes {
         if capacity.gain_without(index, &by_unit.concat()) <= 0 {
             return;
         }
-        let (first, number) = (self.gains.len(), self.nodes.len());
+        let (first, number) = (self.gains.len(), self.units.len());
         let entries = 1_usize << by_unit.len();
         self.gains.resize(first + entries, 0);
         self.credits.resize(first + entries, 0);
@@ -126,7 +126,7 @@ impl Nodes {
         for (bit, pods) in by_unit.iter().enumerate() {
             self.places[pods[0].unit].push((number, bit));
         }
-        self.nodes.push((by_unit.iter().map(|pods| pods[0].unit).collect(), first));
+        self.units.push((by_unit.iter().map(|pods| pods[0].unit).collect(), first));
     }
 }
 
@@ -160,7 +160,7 @@ impl Tabu {
         let price = |weight: &i64| (i128::from(*weight) * i128::from(PRICE_MAX) / i128::from(heaviest)).max(1) as i64;
         // What may not be evicted is taken as nothing: it is on no node.
         let mut tabu = Self {
-            sets: vec![0; nodes.nodes.len()],
+            sets: vec![0; nodes.units.len()],
             nodes,
             taken: vec![false; units],
             prices: weights.iter().map(price).collect(),
@@ -233,7 +233,7 @@ impl Tabu {
 
     /// The change of a node's credit if one unit is evicted or put back.
     fn change(&self, node: usize, bit: usize) -> i64 {
-        let credits = &self.nodes.credits[self.nodes.nodes[node].1..];
+        let credits = &self.nodes.credits[self.nodes.units[node].1..];
         let set = self.sets[node];
         i64::from(credits[set ^ (1 << bit)] - credits[set])
     }
@@ -242,17 +242,17 @@ impl Tabu {
     fn toggle(&mut self, unit: usize, step: usize) {
         let places = std::mem::take(&mut self.nodes.places[unit]);
         for (node, bit) in &places {
-            let (set, first) = (self.sets[*node], self.nodes.nodes[*node].1);
-            let units = self.nodes.nodes[*node].0.len();
+            let (set, first) = (self.sets[*node], self.nodes.units[*node].1);
+            let units = self.nodes.units[*node].0.len();
             for other in 0..units {
                 let change = self.change(*node, other);
-                self.changes[self.nodes.nodes[*node].0[other]] -= change;
+                self.changes[self.nodes.units[*node].0[other]] -= change;
             }
             self.sets[*node] ^= 1 << bit;
             self.missing -= i64::from(self.nodes.gains[first + self.sets[*node]] - self.nodes.gains[first + set]);
             for other in 0..units {
                 let change = self.change(*node, other);
-                self.changes[self.nodes.nodes[*node].0[other]] += change;
+                self.changes[self.nodes.units[*node].0[other]] += change;
             }
         }
         self.nodes.places[unit] = places;
@@ -260,8 +260,8 @@ impl Tabu {
         self.weight += if self.taken[unit] { self.weights[unit] } else { -self.weights[unit] };
         for at in 0..self.nodes.places[unit].len() {
             let node = self.nodes.places[unit][at].0;
-            for other in 0..self.nodes.nodes[node].0.len() {
-                self.list(self.nodes.nodes[node].0[other], step);
+            for other in 0..self.nodes.units[node].0.len() {
+                self.list(self.nodes.units[node].0[other], step);
             }
         }
         self.list(unit, step);

@@ -112,6 +112,7 @@ mod tests {
             (ScoreName::PodAffinity, 0),
             (ScoreName::Spread, 0),
             (ScoreName::Images, 0),
+            (ScoreName::VolumeBinding, 0),
         ];
         assert_eq!((scores.as_slice(), *total), (expected.as_slice(), 425));
         assert!(matches!(&engine.decide(0)[..], [Command::Bind { node, .. }] if **node == *"large"));

@@ -66,12 +66,11 @@ impl Engine {
             let Counted::In { subset, member_state: MemberState::Bound, .. } = member.counted else { continue };
             let (class, subset) = (member.class, usize::from(subset));
             let like = |lot: &&mut Lot| lot.class == class && lot.subset == subset && lot.avoid.is_empty();
-            match request.lots.iter_mut().find(like) {
-                Some(lot) => lot.pods.push(*pod),
-                None => {
-                    let (pods, avoid) = (vec![*pod], Vec::new());
-                    request.lots.push(Lot { class, subset, pods, expected: 0, avoid, within: None });
-                }
+            if let Some(lot) = request.lots.iter_mut().find(like) {
+                lot.pods.push(*pod);
+            } else {
+                let (pods, avoid) = (vec![*pod], Vec::new());
+                request.lots.push(Lot { class, subset, pods, expected: 0, avoid, within: None });
             }
             placed.push(*pod);
         }

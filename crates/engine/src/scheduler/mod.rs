@@ -255,6 +255,7 @@ impl Engine {
             self.compose_all_trees();
             self.forget_starts_without_members();
             self.keep_room_for_found_groups();
+            self.handle_events();
         }
         self.queue.tick(self.now);
         self.fire_timers();

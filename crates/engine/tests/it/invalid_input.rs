@@ -432,22 +432,6 @@ fn no_stream_of_observations_breaks_the_engine() {
 }
 
 #[test]
-fn cycle_of_parents_is_refused_with_its_path() {
-    let key = |name: &str| GroupKey { namespace: "ns".into(), name: name.into(), ..GroupKey::default() };
-    let child_of = |name: &str, parent: &str| GroupSpec { parent: Some(key(parent)), ..GroupSpec::gang(key(name), 1) };
-    let mut engine = Engine::new(Config::default()).unwrap();
-    engine.observe(0, Observation::GroupSeen(child_of("a", "b"))).unwrap();
-    engine.observe(0, Observation::GroupSeen(child_of("b", "c"))).unwrap();
-    let refusal = engine.observe(0, Observation::GroupSeen(child_of("c", "a"))).unwrap_err();
-    assert_eq!(
-        refusal.to_string(),
-        "group ns/c: parent: \"ns/c -> ns/a -> ns/b -> ns/c\": a group cannot be its own ancestor"
-    );
-    let own = engine.observe(0, Observation::GroupSeen(child_of("d", "d"))).unwrap_err();
-    assert!(own.to_string().contains("ns/d -> ns/d"));
-}
-
-#[test]
 fn group_of_a_pod_is_fixed_when_it_is_first_seen() {
     let mut generator = Fool(Random::new(1));
     let mut engine = Engine::new(Config::default()).unwrap();

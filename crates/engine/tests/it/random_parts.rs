@@ -27,10 +27,10 @@ fn case(seed: u64, alike: bool, victims: bool) -> Case {
     let mut random = Random::new(seed);
     let mut fake = FakeCluster::new();
     let mut racks = Vec::new();
-    for block in 0..1 + random.below(3) {
-        for rack in 0..1 + random.below(3) {
+    for block in 0..=random.below(3) {
+        for rack in 0..=random.below(3) {
             let name = format!("b{block}-r{rack}");
-            for number in 0..1 + random.below(2) {
+            for number in 0..=random.below(2) {
                 add_node(&mut fake, &mut random, (block, &name), number, victims);
             }
             racks.push((block, name));

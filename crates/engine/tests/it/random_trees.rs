@@ -85,11 +85,11 @@ fn check(fake: &FakeCluster, name: &str, nodes: &[TreeNode]) {
 fn run(seed: u64) {
     let mut random = Random::new(seed);
     let mut fake = FakeCluster::new();
-    for number in 0..1 + random.below(4) {
+    for number in 0..=random.below(4) {
         fake.node(&format!("n{number}"), 1 + random.below(4) as i64);
     }
     let mut trees = Vec::new();
-    for number in 0..1 + random.below(3) {
+    for number in 0..=random.below(3) {
         let name = format!("g{number}");
         let nodes = random_tree(&mut random);
         let spec = GroupSpec {
@@ -149,7 +149,7 @@ fn fit(sizes: &[i64], free: &mut [i64]) -> bool {
 fn starts_if_possible(seed: u64) {
     let mut random = Random::new(seed);
     let mut fake = FakeCluster::new();
-    let mut free: Vec<i64> = (0..1 + random.below(3)).map(|_| 1 + random.below(5) as i64).collect();
+    let mut free: Vec<i64> = (0..=random.below(3)).map(|_| 1 + random.below(5) as i64).collect();
     for (number, cpus) in free.iter().enumerate() {
         fake.node(&format!("n{number}"), *cpus);
     }

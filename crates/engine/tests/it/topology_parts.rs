@@ -82,6 +82,9 @@ fn text(fake: &mut FakeCluster, group: &str) -> String {
 /// One row: the racks of two blocks, how many pods, the rules, and how many pods are where.
 type Row<'a> = (&'a [&'a [i64]], usize, &'a [(&'a str, LevelRule)], &'a [(&'a str, usize)]);
 
+/// CPUs of the nodes by rack, members, rules, and what is said.
+type Refused<'a> = (&'a [&'a [i64]], usize, &'a [(&'a str, LevelRule)], &'a str);
+
 #[test]
 fn slices_and_spread_of_like_pods() {
     let rows: &[Row<'_>] = &[
@@ -135,7 +138,7 @@ fn slices_and_spread_of_like_pods() {
 
 #[test]
 fn what_does_not_fit_waits_and_says_what_is_missing() {
-    let rows: &[(&[&[i64]], usize, &[(&str, LevelRule)], &str)] = &[
+    let rows: &[Refused<'_>] = &[
         (
             &[&[3, 3, 3]],
             8,

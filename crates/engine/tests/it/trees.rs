@@ -38,7 +38,7 @@ fn pods(fake: &mut FakeCluster, tree: &str, leaf: &str, count: usize, cpu: i64) 
 }
 
 pub(crate) fn pod(fake: &mut FakeCluster, name: &str, tree: &str, leaf: &str, cpu: i64) {
-    fake.pod_with(name, tree, cpu, |pod| pod.membership.as_mut().unwrap().subset = leaf.to_owned());
+    fake.pod_with(name, tree, cpu, |pod| leaf.clone_into(&mut pod.membership.as_mut().unwrap().subset));
 }
 
 fn bound(fake: &FakeCluster, leaves: &[&str]) -> Vec<usize> {

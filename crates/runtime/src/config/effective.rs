@@ -234,7 +234,9 @@ fn require_label_keys(field: &str, keys: &[String]) -> Result<(), ConfigError> {
 /// Every setting of the engine, from the file. A new one does not compile until the file has a field for it.
 fn engine(file: &File, mut profiles: Vec<muster_engine::Profile>, gates: FeatureGates) -> Config {
     if !gates.storage_capacity_scoring {
-        profiles.iter_mut().for_each(|profile| profile.scoring.weight_volume_binding = 0);
+        for profile in &mut profiles {
+            profile.scoring.weight_volume_binding = 0;
+        }
     }
     Config {
         profiles,

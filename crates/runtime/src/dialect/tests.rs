@@ -134,6 +134,7 @@ fn a_group_of_groups_names_its_parent_and_how_many_groups_it_needs() {
     assert_eq!(kinds, ["CompositePodGroupInitiallyScheduled", "muster.dev/PodGroupScheduled"]);
     let spec = json!({
         "parentCompositePodGroupName": "root", "workloadRef": reference, "schedulingPolicy": {"basic": {}},
+        "disruptionMode": {"single": {}},
     });
     let leaf = object(&V1BETA1, &spec, &json!({}));
     assert_eq!(leaf.groups.unwrap()[0].1.parent, Some(parent));

@@ -46,7 +46,7 @@ impl Exact {
     /// The search among all patterns; `None` if there are too many, or not all are listed.
     pub(super) fn new(model: &Model, lists: &Lists) -> Option<Self> {
         let all: usize = (0..model.bins()).map(|bin| lists.of(bin).len()).sum();
-        if all > PATTERNS_MAX || !lists.lists.iter().all(|list| list.complete) {
+        if all > PATTERNS_MAX || !lists.patterns.iter().all(|list| list.complete) {
             return None;
         }
         let total = |dimension: usize| model.problem.bins.iter().map(|bin| bin.free[dimension]).sum::<i64>();
@@ -62,7 +62,7 @@ impl Exact {
             }
             worth
         };
-        let worth = lists.lists.iter().map(|list| list.iter().flat_map(worth_of).collect()).collect();
+        let worth = lists.patterns.iter().map(|list| list.iter().flat_map(worth_of).collect()).collect();
         Some(Self { worth, needed, branches: Vec::new(), begun: false })
     }
 

@@ -69,7 +69,7 @@ fn within<T>(steps: &mut u64, part: u64, run: impl FnOnce(&mut u64) -> T) -> T {
 struct Lists {
     /// By bin: the index of its list.
     index: Vec<usize>,
-    lists: Vec<Patterns>,
+    patterns: Vec<Patterns>,
     /// The steps that could be used for them.
     given: u64,
 }
@@ -106,7 +106,7 @@ impl Search {
             self.lists = Some(lists);
         }
         let Some(lists) = &self.lists else { return Outcome::Open };
-        if lists.lists.iter().any(|list| list.complete && list.len() == 0) {
+        if lists.patterns.iter().any(|list| list.complete && list.len() == 0) {
             return Outcome::Impossible;
         }
         let round_max = CLIMB_STEPS + CLIMB_STEPS_OF_BIN * model.bins() as u64;
@@ -157,16 +157,16 @@ impl Lists {
             // An incomplete list is of no use: it would be biased.
             lists.push(if list.complete { list } else { Patterns::default() });
         }
-        Self { index, lists, given }
+        Self { index, patterns: lists, given }
     }
 
     /// Whether lists that are not complete may be with so many steps.
     fn may_be_longer(&self, steps: u64) -> bool {
-        steps / 4 > self.given && self.lists.iter().any(|list| !list.complete)
+        steps / 4 > self.given && self.patterns.iter().any(|list| !list.complete)
     }
 
     fn of(&self, bin: usize) -> &Patterns {
-        &self.lists[self.index[bin]]
+        &self.patterns[self.index[bin]]
     }
 }
 
@@ -196,8 +196,8 @@ mod tests {
 
     fn solve(problem: &Problem, slice: u64, slices: usize) -> Outcome {
         let mut search = Search::new(problem, None);
-        let outcomes = (0..slices).map(|_| search.run(&mut slice.clone()));
-        outcomes.skip_while(|outcome| *outcome == Outcome::Open).next().unwrap_or(Outcome::Open)
+        let mut outcomes = (0..slices).map(|_| search.run(&mut slice.clone()));
+        outcomes.find(|outcome| *outcome != Outcome::Open).unwrap_or(Outcome::Open)
     }
 
     #[test]

@@ -39,10 +39,8 @@ pub(super) fn list(model: &Model, bin: usize, steps: &mut u64) -> Patterns {
     let mut later = vec![vec![0_i64; dimensions]; model.kinds + 1];
     for at in (0..model.kinds).rev() {
         let kind = model.order[at];
-        for dimension in 0..dimensions {
-            let amount = limits[kind].saturating_mul(model.problem.kinds[kind].amounts[dimension]);
-            later[at][dimension] = later[at + 1][dimension].saturating_add(amount);
-        }
+        let amounts = model.problem.kinds[kind].amounts.iter().map(|amount| limits[kind].saturating_mul(*amount));
+        later[at] = later[at + 1].iter().zip(amounts).map(|(rest, amount)| rest.saturating_add(amount)).collect();
     }
     let mut listing = Listing {
         model,

@@ -37,11 +37,11 @@ fn prove_from(model: &Model, lists: &Lists, first: &[i64], steps: &mut u64) -> O
             // Enough is held at these prices: no proof is near.
             return None;
         }
-        for kind in 0..model.kinds {
+        for (kind, price) in prices.iter_mut().enumerate() {
             let group = model.group[kind];
             let (lacks, needs) = (missing[group], model.need[group].max(1));
-            let change = prices[kind].max(model.size[kind]) * lacks.clamp(-needs, needs) / needs / (2 + round / 4);
-            prices[kind] = (prices[kind] + change).clamp(0, respond::PRICE_MAX);
+            let change = (*price).max(model.size[kind]) * lacks.clamp(-needs, needs) / needs / (2 + round / 4);
+            *price = (*price + change).clamp(0, respond::PRICE_MAX);
         }
         equalise(model, &mut prices);
     }

@@ -33,7 +33,9 @@ pub(super) fn repair(
     for bin in &bins {
         add(&mut wanted, &choice[bin * kinds..(bin + 1) * kinds], 1);
     }
-    wanted.iter_mut().for_each(|wanted| *wanted = (*wanted).max(0));
+    for wanted in &mut wanted {
+        *wanted = (*wanted).max(0);
+    }
     let limit = REPAIR_STEPS.min(*steps);
     let mut cover = Cover { model, lists, bins: &bins, most: Vec::new(), picked: vec![0; few], steps: limit };
     cover.most = cover.most_from_each();

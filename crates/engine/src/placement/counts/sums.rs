@@ -108,7 +108,7 @@ fn by_position(problem: &Problem, order: &[usize], dimension: usize) -> Vec<Vec<
     let mut all = vec![sums.clone()];
     for kind in order.iter().rev().map(|kind| &problem.kinds[*kind]) {
         let amount = usize::try_from(kind.amounts[dimension]).unwrap_or(0).min(bits);
-        let mut left = if amount == 0 { 0 } else { (kind.count as usize).min(bits / amount) };
+        let mut left = bits.checked_div(amount).map_or(0, |most| most.min(kind.count as usize));
         let mut together = 1;
         while left > 0 {
             let taken = left.min(together);

@@ -382,12 +382,11 @@ pub(crate) fn closest(cluster: &Cluster, cache: &mut Cache, request: &PlacementR
     let labelled =
         |depth: usize| target.tree.at_depth(depth).iter().map(|domain| target.tree.nodes(*domain).len()).sum();
     let parts = target.has_parts().then(|| structure::closest(cluster, cache, request, &target, (&domains, &closed)));
-    let best = match parts.as_ref().and_then(Option::as_ref) {
-        Some((domain, _)) => Some(*domain),
-        None => {
-            let rooms = target.best_first(cluster, cache, request, domains);
-            rooms.iter().max_by_key(|room| (room.pods, Reverse(room.domain))).map(|room| room.domain)
-        }
+    let best = if let Some((domain, _)) = parts.as_ref().and_then(Option::as_ref) {
+        Some(*domain)
+    } else {
+        let rooms = target.best_first(cluster, cache, request, domains);
+        rooms.iter().max_by_key(|room| (room.pods, Reverse(room.domain))).map(|room| room.domain)
     };
     let outside = |domain: DomainId| held.iter().filter(|node| !target.tree.contains(domain, **node)).count();
     let labelled: usize = labelled(narrowest.unwrap_or(level).max(level) + 1);

@@ -40,15 +40,12 @@ fn slices_hold(cluster: &Cluster, target: &Target, places: &[(PodId, NodeId)]) -
     let new = places.iter().all(|(pod, node)| {
         let Some(domain) = target.tree.domain_at(*node, depth) else { return false };
         *counts.entry(domain).or_default() += 1;
-        match cluster.pod(*pod).rank {
-            Some(rank) => {
-                let homes = homes.entry(rule.of_rank(rank)).or_default();
-                homes.is_empty() && homes.insert(domain) || homes.contains(&domain)
-            }
-            None => {
-                *loose.entry(domain).or_default() += 1;
-                true
-            }
+        if let Some(rank) = cluster.pod(*pod).rank {
+            let homes = homes.entry(rule.of_rank(rank)).or_default();
+            homes.is_empty() && homes.insert(domain) || homes.contains(&domain)
+        } else {
+            *loose.entry(domain).or_default() += 1;
+            true
         }
     });
     let is_alone = target.topology.wanted.exclusive == Some(rule.level);

@@ -34,7 +34,7 @@ pub(super) struct Choice<'s, 'f, 'c> {
     /// By node: it cannot be placed, whatever else is.
     excluded: Vec<bool>,
     /// Whether there was anything to choose, or a leaf was placed before others.
-    has_choice: bool,
+    chose: bool,
     has_order: bool,
     steps: u64,
 }
@@ -50,7 +50,7 @@ struct Attempt {
 impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
     pub(super) fn new(forest: &'s mut Forest<'f, 'c>) -> Self {
         let excluded = vec![false; forest.tree.tree.nodes().len()];
-        Self { forest, ends: 0, ends_max: ENDS_MAX_AT_FIRST, excluded, has_choice: false, has_order: false, steps: 0 }
+        Self { forest, ends: 0, ends_max: ENDS_MAX_AT_FIRST, excluded, chose: false, has_order: false, steps: 0 }
     }
 
     /// Places what the root needs and what is starting. The transaction keeps what was tried last if there is no part.
@@ -61,7 +61,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
             return Ok(part);
         }
         self.forest.transaction.rollback_to(savepoint);
-        if !self.has_choice && !self.has_order && self.ends == 1 && self.steps == 0 {
+        if !self.chose && !self.has_order && self.ends == 1 && self.steps == 0 {
             // There was one combination, and the search has proven that it does not fit.
             return Err(Verdict::Impossible);
         }
@@ -69,7 +69,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
         if proof.is_impossible {
             return Err(Verdict::Impossible);
         }
-        if self.has_choice {
+        if self.chose {
             (self.excluded, self.ends, self.ends_max) = (proof.excluded, 0, ENDS_MAX);
             if let Some(part) = self.attempt(Task::Group(0, within), start) {
                 return Ok(part);
@@ -136,7 +136,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
             return self.solve(tasks.to_vec(), attempt.clone());
         }
         let options = Options::of(self.forest, node, within.as_ref(), &attempt.part);
-        self.has_choice |= options.domains.len() > 1;
+        self.chose |= options.domains.len() > 1;
         if let (Some(subset), false) = (tree.subset(node), options.is_constrained) {
             let mut attempt = attempt.clone();
             attempt.together[subset] = true;
@@ -145,13 +145,12 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
         }
         for domain in options.domains {
             let savepoint = self.forest.transaction.savepoint();
-            let solved = match tree.subset(node) {
-                Some(subset) => self.place_leaf(subset, domain, &options.topology, tasks, attempt),
-                None => {
-                    let mut tasks = tasks.to_vec();
-                    tasks.push(self.children(node, domain, &attempt.part));
-                    self.solve(tasks, attempt.clone())
-                }
+            let solved = if let Some(subset) = tree.subset(node) {
+                self.place_leaf(subset, domain, options.topology.as_ref(), tasks, attempt)
+            } else {
+                let mut tasks = tasks.to_vec();
+                tasks.push(self.children(node, domain, &attempt.part));
+                self.solve(tasks, attempt.clone())
             };
             if solved.is_some() {
                 return solved;
@@ -204,7 +203,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
         let (first, others) = (children[0], &children[1..]);
         let mut others = others.to_vec();
         if self.may_be_taken(first) {
-            self.has_choice |= others.len() >= missing as usize;
+            self.chose |= others.len() >= missing as usize;
             let savepoint = self.forest.transaction.savepoint();
             let mut tasks = tasks.to_vec();
             tasks.push(Task::Children(others.clone(), missing - 1, within.cloned()));
@@ -247,7 +246,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
         &mut self,
         subset: usize,
         domain: Option<Within>,
-        topology: &Option<std::sync::Arc<TopologyRequest>>,
+        topology: Option<&std::sync::Arc<TopologyRequest>>,
         tasks: &[Task],
         attempt: &Attempt,
     ) -> Option<Part> {
@@ -260,7 +259,7 @@ impl<'s, 'f, 'c> Choice<'s, 'f, 'c> {
         for lot in &mut request.lots {
             lot.within = None;
         }
-        (request.within, request.topology) = (domain, topology.clone());
+        (request.within, request.topology) = (domain, topology.cloned());
         let forest = &mut *self.forest;
         let verdict = if request.needs_total() == 0 {
             Verdict::Placed
