@@ -113,6 +113,7 @@ fn every_list_string_and_map_is_bounded_and_every_field_documented() {
                         schema["maxLength"].is_u64() || schema["enum"].is_array() || schema["format"] == "date-time"
                     }
                     Some("integer") => schema["minimum"].is_i64() && schema["format"].is_string(),
+                    Some("boolean") => true,
                     Some("object") => schema["properties"].is_object() || schema["maxProperties"].is_u64(),
                     _ => schema["x-kubernetes-int-or-string"] == true && schema["maxLength"].is_u64(),
                 };
