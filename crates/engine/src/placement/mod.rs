@@ -47,16 +47,21 @@ pub(crate) fn place(
     request: &PlacementRequest,
     steps_max: u64,
 ) -> Verdict {
-    if request.tree.is_some() {
-        return tree::place(transaction, cache, request, steps_max);
-    }
-    if request.has_too_few_pods() {
+    if request.tree.is_none() && request.has_too_few_pods() {
         return Verdict::Impossible;
     }
-    if request.topology.is_some() {
-        return domains::place(transaction, cache, request, steps_max);
+    let verdict = if request.tree.is_some() {
+        tree::place(transaction, cache, request, steps_max)
+    } else if request.topology.is_some() {
+        domains::place(transaction, cache, request, steps_max)
+    } else {
+        place_freely(transaction, cache, request, steps_max)
+    };
+    match verdict {
+        // Nodes that are left out of this attempt may do in the next one.
+        Verdict::Impossible if request.has_avoided_nodes() => Verdict::NotFound { steps: 0 },
+        verdict => verdict,
     }
-    place_freely(transaction, cache, request, steps_max)
 }
 
 /// The same without regard to a topology constraint.
