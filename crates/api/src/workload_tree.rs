@@ -1,9 +1,8 @@
 //! Groups of groups in our own Workload: its composite groups, and which tree every group is a part of.
 //!
 //! Invariant of checked groups: every parent is a composite group of the same object, no tree has more than
-//! [`DEPTH_MAX`] levels, and every composite group has enough children for its minimum. Must not depend on what the
-//! engine
-//! does.
+//! [`DEPTH_MAX`] levels, and every composite group has enough children for its minimum. Must not depend on what
+//! the engine does.
 
 use std::collections::{BTreeMap, BTreeSet};
 

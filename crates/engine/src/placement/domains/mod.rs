@@ -1,8 +1,7 @@
 //! Placement in topology domains.
 //!
 //! `tree` keeps the domains of a list of labels, `rooms` how much fits into each. For pods of equal requirements
-//! without
-//! inter-pod terms that is exact: `choice` takes the best domain without trying any, and `split` spreads the pods over
+//! without inter-pod terms that is exact: `choice` takes the best domain without trying any, and `split` spreads the pods over
 //! the fewest narrower domains. Other groups are tried domain by domain, in the order of that bound. `slices` divides
 //! a group of which parts have to share domains, `assignment` and `structure` place them; `exclusive` finds the domains
 //! that other groups have for themselves. `ranks` then hands the places to the pods in the order of their ranks.
